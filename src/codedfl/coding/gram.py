@@ -1,0 +1,147 @@
+"""Second moments of a dataset, all that the law of its coded version depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+
+from codedfl.arrays import FloatArray
+from codedfl.parallel import Workers, one_blas_thread
+
+BLOCK_ROWS = 4096
+"""Rows multiplied at once in the data's own precision before they are added up in float64."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows ``(X, Y)``, each multiplied by its weight when weights are given.
+
+    Args:
+        features: ``X``, (l, d).
+        labels: ``Y``, (l, o).
+        weights: ``w``, (l,), or None for ones.
+    """
+
+    features: FloatArray
+    labels: FloatArray
+    weights: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def joined(self) -> FloatArray:
+        """Return ``diag(w) [X Y]``, (l, d + o)."""
+        joined = np.hstack([self.features, self.labels])
+        if self.weights is not None:
+            joined *= self.weights[:, None].astype(joined.dtype)
+        return joined
+
+    def blocks(self, size: int) -> Iterator[Rows]:
+        """Cut into consecutive blocks of at most ``size`` rows, as views."""
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            weights = None if self.weights is None else self.weights[part]
+            yield Rows(self.features[part], self.labels[part], weights)
+
+
+@dataclass(frozen=True)
+class Gram:
+    """The Gram matrix ``[X Y]^T [X Y]`` in float64.
+
+    Args:
+        matrix: (d + o, d + o), symmetric.
+        dimension: ``d``.
+        samples: ``m``, the rows that went into it.
+
+    Example:
+        >>> X, Y = np.eye(3, 2), np.ones((3, 1))
+        >>> gram = compute_gram([Rows(X, Y)])
+        >>> gram.features.tolist(), gram.cross.tolist()
+        ([[1.0, 0.0], [0.0, 1.0]], [[1.0], [1.0]])
+        >>> gram.smoothness
+        1.0
+    """
+
+    matrix: FloatArray
+    dimension: int
+    samples: int
+
+    @property
+    def features(self) -> FloatArray:
+        """``H = X^T X``, the Hessian of the loss."""
+        return self.matrix[: self.dimension, : self.dimension]
+
+    @property
+    def cross(self) -> FloatArray:
+        """``X^T Y``."""
+        return self.matrix[: self.dimension, self.dimension :]
+
+    @property
+    def labels(self) -> FloatArray:
+        """``Y^T Y``."""
+        return self.matrix[self.dimension :, self.dimension :]
+
+    @cached_property
+    def smoothness(self) -> float:
+        """``L = lambda_max(X^T X)``, the smoothness constant of the loss."""
+        if self.dimension < 3:  # Lanczos needs room for its subspace
+            return float(np.linalg.eigvalsh(self.features)[-1])
+        start = np.ones(self.dimension)
+        top = scipy.sparse.linalg.eigsh(self.features, k=1, which="LA", v0=start, return_eigenvectors=False, tol=1e-9)
+        return float(top[0])
+
+    @cached_property
+    def optimum(self) -> FloatArray:
+        """``W*``, the least-squares solution of (1) in the paper; that of least norm where it is not unique."""
+        try:
+            factor = scipy.linalg.cho_factor(self.features)
+            diagonal = np.abs(np.diag(factor[0]))
+            if diagonal.min() > 1e-6 * diagonal.max():
+                solution: FloatArray = scipy.linalg.cho_solve(factor, self.cross)
+                return solution
+        except scipy.linalg.LinAlgError:
+            pass
+        inverse: FloatArray = scipy.linalg.pinvh(self.features, rtol=1e-10)
+        return inverse @ self.cross
+
+    def loss(self, model: FloatArray) -> float:
+        """``f(W) = 1/2 ||X W - Y||_F^2`` of (1) in the paper, without touching the data."""
+        W = model.astype(np.float64)
+        quadratic = np.sum(W * (self.features @ W)) - 2 * np.sum(W * self.cross)
+        return float(0.5 * (quadratic + np.trace(self.labels)))
+
+    def gap(self, model: FloatArray) -> float:
+        """``f(W) - f(W*) = 1/2 tr[(W - W*)^T H (W - W*)]``, without cancellation."""
+        difference = model.astype(np.float64) - self.optimum
+        return float(0.5 * np.sum(difference * (self.features @ difference)))
+
+
+def compute_gram(parts: Iterable[Rows], workers: Workers | None = None) -> Gram:
+    """Add up ``[X Y]^T diag(w)^2 [X Y]`` over parts of a dataset, in blocks of rows.
+
+    Args:
+        parts: the rows, for example one part a device.
+        workers: threads to multiply blocks on; the sum is taken in the order of the blocks.
+
+    Returns:
+        The Gram matrix of all parts together.
+    """
+    parts = list(parts)
+    dimension, outputs = parts[0].features.shape[1], parts[0].labels.shape[1]
+    total = np.zeros((dimension + outputs, dimension + outputs))
+    blocks = (block for part in parts for block in part.blocks(BLOCK_ROWS))
+    with one_blas_thread():
+        for product in (workers or Workers(1)).map(_square, blocks):
+            total += product
+    return Gram(total, dimension, sum(len(part) for part in parts))
+
+
+def _square(block: Rows) -> FloatArray:
+    joined = block.joined()
+    product: FloatArray = joined.T @ joined
+    return product

@@ -1,0 +1,57 @@
+"""The fleet: devices, channel, latency, and who makes the deadline (Sec. II-B, VI-A).
+
+A round of duration T consists of downloading the model, computing on a batch, and uploading the update over a fading
+channel. Whoever is not done by T is a straggler.
+
+Example:
+    Twenty devices as in Sec. VI-A train a linear model of 2,000 × 10 numbers, with rounds of ten seconds:
+
+    >>> import numpy as np
+    >>> from codedfl.fleet import AdaptiveBatchArrivals, Channel, RoundTiming, Workload, draw_fleet
+    >>> from codedfl.streams import Streams
+    >>> streams = Streams(seed=1)
+    >>> fleet = draw_fleet([f"device-{i}" for i in range(20)], streams.at("fleet"))
+    >>> workload = Workload.for_linear_model(dimension=2000, outputs=10, local_steps=5)
+    >>> timing = RoundTiming(fleet, Channel(), workload, deadline_s=10.0)
+    >>> timing.arrival_probability(1)[:3].round(3)
+    array([0.973, 0.951, 0.984])
+    >>> arrivals = AdaptiveBatchArrivals(timing, samples=np.full(20, 3000), streams=streams)
+    >>> attendance = arrivals.attend(round=0)
+    >>> attendance.batch_sizes[:3]
+    array([64, 56, 59])
+    >>> int(attendance.arrived.sum())
+    20
+"""
+
+from codedfl.fleet.allocation import Allocation, allocate, expected_return, optimal_loads
+from codedfl.fleet.arrivals import (
+    AdaptiveBatchArrivals,
+    Arrivals,
+    Attendance,
+    FixedBatchArrivals,
+    TraceArrivals,
+)
+from codedfl.fleet.channel import Channel
+from codedfl.fleet.latency import RoundTiming, Workload
+from codedfl.fleet.profile_files import read_fleet
+from codedfl.fleet.profiles import Fleet, draw_fleet
+from codedfl.fleet.stragglers import bandwidth_for_straggler_ratio
+
+__all__ = [
+    "AdaptiveBatchArrivals",
+    "Allocation",
+    "Arrivals",
+    "Attendance",
+    "Channel",
+    "FixedBatchArrivals",
+    "Fleet",
+    "RoundTiming",
+    "TraceArrivals",
+    "Workload",
+    "allocate",
+    "bandwidth_for_straggler_ratio",
+    "draw_fleet",
+    "expected_return",
+    "optimal_loads",
+    "read_fleet",
+]

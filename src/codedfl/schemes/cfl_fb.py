@@ -1,0 +1,29 @@
+"""CFL-FB: full-batch gradients with parity data at the server, one step a round."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from codedfl.training import AllocatedGradient, CodedUpload, ParityGradient, Scheme, Sum
+
+
+def cfl_fb(deadline: Literal["fixed", "free"] = "fixed", noise: bool = False) -> Scheme:
+    """Build CFL-FB, which is CodedFedL with a single mini-batch: all data.
+
+    Args:
+        deadline: ``fixed`` for the setting's ``T``, ``free`` for the least that the allocation allows.
+        noise: add the setting's noise to the parity data.
+
+    References:
+        Dhakal, Prakash, Yona, Talwar, Himayat: Coded Federated Learning. IEEE Globecom Workshops, 2019.
+    """
+    return Scheme(
+        name="cfl-fb",
+        title="CFL-FB",
+        upload=CodedUpload(noise=noise),
+        device=AllocatedGradient(mini_batches=1, deadline=deadline),
+        server=ParityGradient(),
+        aggregation=Sum(),
+        final="last",
+        summary="one full-batch gradient a round over an allocated load + gradient on weighted parity data",
+    )

@@ -1,0 +1,31 @@
+"""FedAvg: the server adds up whatever arrives (Sec. II-B)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from codedfl.training import LocalSGD, Scheme, Sum
+
+
+def fedavg(batch: int | Literal["adaptive"] = "adaptive") -> Scheme:
+    """Build FedAvg as the paper has it: ``tau`` local SGD steps, then ``W_{k+1} = W_k - eta_k sum_i 1_i g_i``.
+
+    Nothing makes up for the missing devices, so the model leans towards those that arrive often.
+
+    Args:
+        batch: ``adaptive``, or a fixed batch for every device.
+
+    References:
+        McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized
+        Data. AISTATS, 2017.
+    """
+    return Scheme(
+        name="fedavg",
+        title="FedAvg",
+        upload=None,
+        device=LocalSGD(batch=batch),
+        server=None,
+        aggregation=Sum(),
+        final="last",
+        summary="local SGD; the server adds up what arrives and ignores the rest",
+    )

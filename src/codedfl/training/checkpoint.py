@@ -1,0 +1,98 @@
+"""Checkpoints: a killed run goes on from here and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import io
+import time
+import zipfile
+from dataclasses import astuple, fields
+from pathlib import Path
+
+import numpy as np
+
+from codedfl.arrays import FloatArray
+from codedfl.errors import InputError
+from codedfl.files import write_atomically
+from codedfl.training.callbacks import Callback
+from codedfl.training.ledger import Ledger
+from codedfl.training.result import Evaluation, Progress, RunResult
+from codedfl.training.scheme import PreparedScheme, SchemeState
+
+
+def save_checkpoint(path: Path, progress: Progress, fingerprint: str) -> None:
+    """Write everything that changes during a run to one ``.npz`` file, atomically and without pickle.
+
+    Args:
+        path: where.
+        progress: what.
+        fingerprint: identifies the configuration; a checkpoint can only be resumed under the same one.
+    """
+    arrays: dict[str, FloatArray] = {}
+    for prefix, record in (("state", progress.state), ("ledger", progress.ledger)):
+        for item in fields(record):
+            if item.name != "upload":  # the coded upload is made again from its random streams
+                arrays[f"{prefix}.{item.name}"] = np.asarray(getattr(record, item.name))
+    arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
+    arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
+    buffer = io.BytesIO()
+    np.savez(buffer, fingerprint=np.array(fingerprint), allow_pickle=False, **arrays)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_checkpoint(path: Path, prepared: PreparedScheme, fingerprint: str) -> Progress:
+    """Read a checkpoint back.
+
+    Raises:
+        InputError: if the file cannot be read or belongs to another configuration.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        if str(arrays["fingerprint"]) != fingerprint:
+            raise InputError(
+                f"{path} was written under another configuration: resume with the same one, or start anew elsewhere."
+            )
+        state = SchemeState(**_record("state", arrays))
+        ledger = Ledger(**_record("ledger", arrays), upload=prepared.upload_cost)
+        curve = [Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]]
+        return Progress(state, ledger, curve, float(arrays["wall_time_s"]))
+    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{path} is not a readable checkpoint ({error}): delete it to start this scheme again."
+        ) from error
+
+
+def _record(prefix: str, arrays: dict[str, FloatArray]) -> dict[str, object]:
+    """Collect the fields of one record; zero-dimensional arrays become plain numbers again."""
+    start = f"{prefix}."
+    return {
+        name.removeprefix(start): value.item() if value.ndim == 0 else value
+        for name, value in arrays.items()
+        if name.startswith(start)
+    }
+
+
+class Checkpoint(Callback):
+    """Writes a checkpoint at intervals of real time and at the end.
+
+    Args:
+        path: the file, overwritten each time.
+        fingerprint: identifies the configuration.
+        every_s: seconds between checkpoints; 0 for after every round.
+    """
+
+    def __init__(self, path: Path, fingerprint: str, every_s: float = 5.0) -> None:
+        self.path, self.fingerprint, self.every_s = path, fingerprint, every_s
+        self._written = time.monotonic()
+
+    def on_round(self, progress: Progress) -> None:
+        """Write if it is time."""
+        if time.monotonic() - self._written >= self.every_s:
+            save_checkpoint(self.path, progress, self.fingerprint)
+            self._written = time.monotonic()
+
+    def on_end(self, result: RunResult) -> None:
+        """Write the end of the run."""
+        save_checkpoint(self.path, result.progress, self.fingerprint)

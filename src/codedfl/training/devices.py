@@ -1,0 +1,130 @@
+"""What a device computes in a round: the first of the choices that make a scheme."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from codedfl._checks import require_at_least
+from codedfl.arrays import FloatArray
+from codedfl.coding import Rows
+from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, Attendance, FixedBatchArrivals
+from codedfl.training.sampling import bernoulli_batches
+from codedfl.training.setting import Setting
+from codedfl.training.steps import accumulate_gradients
+
+
+class DevicePlan(Protocol):
+    """What the devices will do, settled before training."""
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Who makes the deadline in which round."""
+
+    @property
+    def local_steps(self) -> int:
+        """``tau``, gradient steps in a round."""
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether every device downloads the model in every round."""
+
+    @property
+    def coded_rows(self) -> tuple[int, ...]:
+        """How many rows each coded batch has, if this scheme uploads any."""
+
+    @property
+    def coded_for_all(self) -> bool:
+        """Whether the (only) coded batch stands for every sample, with weight 1."""
+
+    def uncovered(self, device: int, batch: int) -> Rows:
+        """Return the samples that a coded batch stands for, with a weight for what the device itself contributes."""
+
+    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
+        """Return the accumulated gradient that the device sends."""
+
+
+class DeviceWork(Protocol):
+    """A rule by which devices work."""
+
+    def plan(self, setting: Setting) -> DevicePlan:
+        """Settle what the devices do in this setting."""
+
+
+@dataclass(frozen=True)
+class LocalSGD:
+    """``tau`` steps of SGD on Bernoulli batches (Sec. III-B).
+
+    Args:
+        batch: ``adaptive`` for the largest batch ``b_k^i`` that meets the deadline in the round's channel, or a fixed size.
+    """
+
+    batch: int | Literal["adaptive"] = "adaptive"
+
+    def __post_init__(self) -> None:
+        if self.batch != "adaptive":
+            require_at_least("batch", self.batch, 1)
+
+    def plan(self, setting: Setting) -> DevicePlan:
+        """Settle the batch rule and the arrival probabilities."""
+        timing, samples = setting.timing(), setting.federation.samples
+        if self.batch == "adaptive":
+            return _LocalSGDPlan(setting, AdaptiveBatchArrivals(timing, samples, setting.streams))
+        sizes = np.minimum(self.batch, samples)
+        return _LocalSGDPlan(setting, FixedBatchArrivals(timing, sizes, setting.streams))
+
+
+@dataclass(frozen=True)
+class _LocalSGDPlan:
+    setting: Setting
+    arrivals: Arrivals
+    broadcasts: bool = True
+    coded_for_all: bool = True
+
+    @property
+    def local_steps(self) -> int:
+        return self.setting.local_steps
+
+    @property
+    def coded_rows(self) -> tuple[int, ...]:
+        return (self.setting.code.coded_samples,)
+
+    def uncovered(self, device: int, batch: int) -> Rows:  # noqa: ARG002 (there is one coded batch)
+        return self.setting.rows(device)
+
+    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
+        rows = self.setting.rows(device)
+        rng = self.setting.streams.at("batch", device=device, round=round)
+        batches = bernoulli_batches(rng, len(rows), batch_size, self.local_steps)
+        return accumulate_gradients(
+            rows.features, rows.labels, model, batches, scale=len(rows) / batch_size, step_size=step_size
+        )
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Devices upload their coded data and do nothing more (DP-CFL)."""
+
+    def plan(self, setting: Setting) -> DevicePlan:
+        """Settle that nobody ever takes part in a round."""
+        return _IdlePlan(setting, _Nobody(setting.federation.devices, setting.deadline_s), broadcasts=False)
+
+
+@dataclass(frozen=True)
+class _IdlePlan(_LocalSGDPlan):
+    """The coded data stands for every sample, as in local SGD, but no device is ever asked for an update."""
+
+
+@dataclass(frozen=True)
+class _Nobody:
+    devices: int
+    duration_s: float
+
+    @property
+    def probability(self) -> FloatArray:
+        return np.zeros(self.devices)
+
+    def attend(self, round: int) -> Attendance:  # noqa: ARG002 (every round is the same)
+        return Attendance(np.zeros(self.devices, np.int64), np.zeros(self.devices, np.bool_), np.zeros(self.devices))

@@ -1,0 +1,32 @@
+"""Bernoulli sampling of batches (Sec. III-B)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codedfl.training.steps import Batch
+
+
+def bernoulli_batches(rng: np.random.Generator, samples: int, batch_size: int, steps: int) -> list[Batch]:
+    """Sample the batch of each step: every row is in it with probability ``b / l``, independently.
+
+    The diagonal of ``S_{k,u}`` in the paper is Bern(b / l); here are the indices of its ones. The draws do not depend
+    on ``b``, so a larger batch contains a smaller one drawn from the same stream.
+
+    Args:
+        rng: the stream of this device and round.
+        samples: ``l``, rows to sample from.
+        batch_size: ``b``, from 1 to ``l``.
+        steps: ``tau``.
+
+    Returns:
+        ``steps`` batches; with ``b = l`` every batch is all rows.
+
+    Example:
+        >>> bernoulli_batches(np.random.default_rng(0), 6, 3, 2)
+        [array([3, 4, 5]), array([0, 1, 2])]
+    """
+    if batch_size >= samples:
+        return [None] * steps
+    chosen = rng.random((steps, samples), dtype=np.float32) < batch_size / samples
+    return [np.flatnonzero(row) for row in chosen]

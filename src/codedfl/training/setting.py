@@ -1,0 +1,117 @@
+"""The setting that schemes are compared in: the same data, fleet, channel, code and clock for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from codedfl._checks import require_at_least, require_positive
+from codedfl.arrays import FloatArray
+from codedfl.coding import EncoderName, Gram, Rows, compute_gram
+from codedfl.data import Federation
+from codedfl.errors import InputError
+from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
+from codedfl.parallel import Workers
+from codedfl.streams import Streams
+
+LARGEST_GRAM = 16_384
+"""Columns up to which a Gram matrix is computed (2 GiB in float64)."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """What devices upload before training.
+
+    Args:
+        coded_samples: ``c``.
+        noise_variance: ``sigma_i^2`` of each device, (N,).
+        label_noise_variance: variance of noise on the coded labels of each device, (N,); the paper has none.
+        encoder: how the coded data is drawn; see `codedfl.coding.encode_all`.
+    """
+
+    coded_samples: int
+    noise_variance: FloatArray
+    label_noise_variance: FloatArray
+    encoder: EncoderName = "auto"
+
+    def __post_init__(self) -> None:
+        require_at_least("coding.coded_samples", self.coded_samples, 1)
+        for name, values in (
+            ("coding.noise_variance", self.noise_variance),
+            ("coding.label_noise_variance", self.label_noise_variance),
+        ):
+            bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+            if bad.size:
+                raise InputError(
+                    f"{name} = {values[bad[0]]} of device {bad[0] + 1} must be a finite number, zero or more."
+                )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that does not depend on the scheme.
+
+    Args:
+        federation: the data of the devices and the test set.
+        fleet: MAC rate and transmit power of each device.
+        channel: the wireless channel.
+        code: coded samples and noise.
+        local_steps: ``tau`` of the schemes that aggregate periodically.
+        deadline_s: ``T``.
+        server_mac_rate: MAC per second at the server.
+        server_batch: ``b_s``; None for the largest that the server can process before the deadline.
+        streams: all randomness.
+        workers: threads; no result depends on their number.
+    """
+
+    federation: Federation
+    fleet: Fleet
+    channel: Channel
+    code: Code
+    local_steps: int
+    deadline_s: float
+    server_mac_rate: float
+    server_batch: int | None
+    streams: Streams
+    workers: Workers = field(default_factory=Workers)
+
+    def __post_init__(self) -> None:
+        require_at_least("training.local_steps", self.local_steps, 1)
+        require_positive("training.deadline_s", self.deadline_s)
+        require_positive("fleet.server_mac_rate", self.server_mac_rate)
+        devices = self.federation.devices
+        for name, count in (
+            ("the fleet", self.fleet.devices),
+            ("coding.noise_variance", len(self.code.noise_variance)),
+            ("coding.label_noise_variance", len(self.code.label_noise_variance)),
+        ):
+            if count != devices:
+                raise InputError(f"{name} describes {count} device(s) but the data has {devices}: they must agree.")
+
+    def timing(self, local_steps: int | None = None, deadline_s: float | None = None) -> RoundTiming:
+        """Return the timing of a round with ``local_steps`` (``tau`` unless told) within ``deadline_s`` (``T`` unless told)."""
+        workload = Workload.for_linear_model(
+            self.federation.dimension, self.federation.outputs, local_steps or self.local_steps
+        )
+        return RoundTiming(self.fleet, self.channel, workload, deadline_s or self.deadline_s)
+
+    def rows(self, device: int) -> Rows:
+        """Return the samples of one device."""
+        return Rows(*self.federation.device(device))
+
+    @cached_property
+    def gram(self) -> Gram:
+        """Second moments of the global dataset, computed once for all schemes."""
+        return compute_gram((self.rows(i) for i in range(self.federation.devices)), self.workers)
+
+    @property
+    def known_gram(self) -> Gram | None:
+        """The Gram matrix, or None where it would be too large to hold."""
+        width = self.federation.dimension + self.federation.outputs
+        return self.gram if width <= LARGEST_GRAM else None
+
+    def with_federation(self, federation: Federation) -> Setting:
+        """Return the same setting on other data of the same devices."""
+        return replace(self, federation=federation)

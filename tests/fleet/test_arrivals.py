@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from codedfl.errors import InputError
+from codedfl.fleet import (
+    AdaptiveBatchArrivals,
+    Arrivals,
+    Channel,
+    FixedBatchArrivals,
+    RoundTiming,
+    TraceArrivals,
+    Workload,
+    draw_fleet,
+)
+from codedfl.streams import Streams
+
+ROUNDS = 4000
+
+
+def timing(devices: int = 5) -> RoundTiming:
+    fleet = draw_fleet([str(i) for i in range(devices)], np.random.default_rng(0))
+    return RoundTiming(fleet, Channel(bandwidth_hz=60e3), Workload.for_linear_model(2000, 10, 5), deadline_s=9.0)
+
+
+def assert_arrives_as_often_as_promised(arrivals: Arrivals) -> None:
+    arrived = np.mean([arrivals.attend(k).arrived for k in range(ROUNDS)], axis=0)
+    p = arrivals.probability
+    assert (np.abs(arrived - p) <= 4.5 * np.sqrt(p * (1 - p) / ROUNDS)).all()
+
+
+def test_adaptive_devices_arrive_whenever_one_sample_fits() -> None:
+    arrivals = AdaptiveBatchArrivals(timing(), np.array([3000, 5, 1, 40, 0]), Streams(seed=4))
+    assert arrivals.probability[:4].tolist() == timing().arrival_probability(1)[:4].tolist()
+    assert arrivals.probability[4] == 0
+    assert arrivals.duration_s == 9.0
+    assert_arrives_as_often_as_promised(arrivals)
+    seen = [arrivals.attend(k) for k in range(50)]
+    assert all(((a.batch_sizes > 0) == a.arrived).all() for a in seen)
+    assert all((a.batch_sizes <= arrivals.samples).all() for a in seen)
+    assert not any(a.late_bits.any() for a in seen)
+
+
+def test_fixed_batches_arrive_with_their_probability() -> None:
+    arrivals = FixedBatchArrivals(timing(), np.array([1, 10, 20, 30, 0]), Streams(seed=4))
+    assert arrivals.probability.tolist() == timing().arrival_probability(arrivals.batch_sizes).tolist()
+    assert arrivals.duration_s == 9.0
+    assert_arrives_as_often_as_promised(arrivals)
+
+
+def test_late_bits_are_what_was_sent_until_the_deadline() -> None:
+    round_timing = timing()
+    batch = np.array([10, 10, 30, 500, 0])  # the fourth is still computing at the deadline, the fifth sits out
+    arrivals = FixedBatchArrivals(round_timing, batch, Streams(seed=4))
+    late_rounds = 0
+    for k in range(200):
+        seen = arrivals.attend(k)
+        fading = round_timing.channel.sample_fading(Streams(seed=4), k, 5)
+        rate = 640e3 / round_timing.upload_s(fading)
+        left = 9.0 - 0.64 - round_timing.compute_s(batch)
+        late = ~seen.arrived & (batch > 0)
+        expected = np.where(late, rate * np.maximum(left, 0), 0)
+        assert seen.late_bits == pytest.approx(expected)
+        assert (seen.late_bits <= 640e3).all()
+        assert (seen.late_bits[3:] == 0).all()
+        late_rounds += int(late[:3].any())
+    assert 0 < late_rounds < 200
+
+
+def test_schemes_meet_the_same_channel() -> None:
+    """An adaptive device arrives exactly when a fixed batch of one does, in any order of asking."""
+    adaptive = AdaptiveBatchArrivals(timing(), np.full(5, 50), Streams(seed=8))
+    fixed = FixedBatchArrivals(timing(), np.ones(5, dtype=np.int64), Streams(seed=8))
+    for k in (7, 3, 7, 0):
+        assert (adaptive.attend(k).arrived == fixed.attend(k).arrived).all()
+
+
+def test_a_single_device_that_can_never_arrive() -> None:
+    short = replace(timing(1), deadline_s=0.5)
+    for arrivals in (
+        AdaptiveBatchArrivals(short, np.array([10]), Streams(seed=1)),
+        FixedBatchArrivals(short, np.array([10]), Streams(seed=1)),
+    ):
+        assert arrivals.probability.tolist() == [0.0]
+        seen = arrivals.attend(0)
+        assert seen.arrived.tolist() == [False]
+        assert seen.late_bits.tolist() == [0.0]
+
+
+def test_a_trace_is_replayed_and_ends() -> None:
+    source = FixedBatchArrivals(timing(), np.full(5, 10), Streams(seed=4))
+    seen = [source.attend(k) for k in range(30)]
+    trace: Arrivals = TraceArrivals(
+        batch_sizes=np.stack([a.batch_sizes for a in seen]),
+        arrived=np.stack([a.arrived for a in seen]),
+        probability=source.probability,
+        duration_s=source.duration_s,
+    )
+    for k in (29, 0, 11):
+        assert (trace.attend(k).arrived == seen[k].arrived).all()
+        assert (trace.attend(k).batch_sizes == 10).all()
+        assert not trace.attend(k).late_bits.any()
+    with pytest.raises(InputError, match=r"round = 30 is beyond the trace, which has 30 round\(s\)"):
+        trace.attend(30)
+    with pytest.raises(InputError, match="round = -1"):
+        trace.attend(-1)
+
+
+def test_bad_arrivals_are_refused() -> None:
+    with pytest.raises(InputError, match="samples has shape"):
+        AdaptiveBatchArrivals(timing(), np.array([1, 2]), Streams(seed=1))
+    with pytest.raises(InputError, match="batch_sizes = -1"):
+        FixedBatchArrivals(timing(), np.full(5, -1), Streams(seed=1))
+    yes, one = np.ones((2, 2), dtype=np.bool_), np.ones((2, 2), dtype=np.int64)
+    p = np.array([0.5, 0.5])
+    with pytest.raises(InputError, match=r"trace.duration_s"):
+        TraceArrivals(one, yes, p, 0.0)
+    with pytest.raises(InputError, match=r"trace.probability"):
+        TraceArrivals(one, yes, 3 * p, 1.0)
+    with pytest.raises(InputError, match=r"shape \(1, 2\)"):
+        TraceArrivals(one, yes[:1], p, 1.0)
+    with pytest.raises(InputError, match=r"\(round, device\) = \(0, 0\)"):
+        TraceArrivals(0 * one, yes, p, 1.0)
