@@ -48,8 +48,9 @@ def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) 
     Raises:
         InputError: the file is damaged, lacks a required array, or holds Python objects.
     """
-    with refusing_damage(path, "an .npz file"):
-        archive = np.load(path, allow_pickle=False)
+    # Opened here because numpy leaves a damaged file that it opened itself open.
+    with refusing_damage(path, "an .npz file"), path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise InputError(f"{str(path)!r} is not an .npz archive: write it with numpy.savez.")
         with archive:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Literal
 
@@ -105,10 +104,10 @@ def _with_fourier(fitted: FeatureMap, dimension: int, gamma: float, rng: np.rand
     # The sampler looks at nothing but the number of columns.
     sampler.fit(np.zeros((1, fitted.input_dimension)))
     with np.errstate(over="ignore"):
-        frequencies, offsets = (sampler.random_weights_.astype(np.float32), sampler.random_offset_.astype(np.float32))
-    if not math.isfinite(frequencies.max(initial=0) - frequencies.min(initial=0)):
+        frequencies = sampler.random_weights_.astype(np.float32)
+    if not np.isfinite(frequencies).all():
         raise InputError(f"gamma = {gamma} is too large for float32 features: choose a smaller one, or standardise.")
-    return replace(fitted, frequencies=frequencies, offsets=offsets)
+    return replace(fitted, frequencies=frequencies, offsets=sampler.random_offset_.astype(np.float32))
 
 
 def _output_scale(unscaled: FeatureMap, raw: FloatArray, scaling: Scaling) -> FloatArray:

@@ -7,6 +7,7 @@ import time
 import zipfile
 from dataclasses import astuple, fields
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from codedfl.errors import InputError
 from codedfl.files import write_atomically
 from codedfl.training.callbacks import Callback
 from codedfl.training.ledger import Ledger
-from codedfl.training.result import Evaluation, Progress, RunResult
+from codedfl.training.result import Evaluation, Progress, RunResult, Status
 from codedfl.training.scheme import PreparedScheme, SchemeState
 
 
@@ -35,7 +36,8 @@ def save_checkpoint(path: Path, progress: Progress, fingerprint: str) -> None:
     arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
     arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
     buffer = io.BytesIO()
-    np.savez(buffer, fingerprint=np.array(fingerprint), allow_pickle=False, **arrays)
+    words = {"fingerprint": fingerprint, "status": progress.status, "message": progress.message}
+    np.savez(buffer, allow_pickle=False, **arrays, **{name: np.array(text) for name, text in words.items()})
     write_atomically(path, buffer.getvalue())
 
 
@@ -55,7 +57,8 @@ def load_checkpoint(path: Path, prepared: PreparedScheme, fingerprint: str) -> P
         state = SchemeState(**_record("state", arrays))
         ledger = Ledger(**_record("ledger", arrays), upload=prepared.upload_cost)
         curve = [Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]]
-        return Progress(state, ledger, curve, float(arrays["wall_time_s"]))
+        status: Status = cast(Status, str(arrays["status"]))
+        return Progress(state, ledger, curve, float(arrays["wall_time_s"]), status, str(arrays["message"]))
     except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
@@ -64,7 +67,7 @@ def load_checkpoint(path: Path, prepared: PreparedScheme, fingerprint: str) -> P
         ) from error
 
 
-def _record(prefix: str, arrays: dict[str, FloatArray]) -> dict[str, object]:
+def _record(prefix: str, arrays: dict[str, FloatArray]) -> dict[str, Any]:
     """Collect the fields of one record; zero-dimensional arrays become plain numbers again."""
     start = f"{prefix}."
     return {

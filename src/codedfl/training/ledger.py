@@ -39,8 +39,8 @@ class Ledger:
     @classmethod
     def opened(cls, prepared: PreparedScheme) -> Ledger:
         """Open the books of a scheme with its upload charged."""
-        zeros = np.zeros((4, prepared.setting.federation.devices))
-        return cls(*zeros, upload=prepared.upload_cost)
+        up, late, down, macs = np.zeros((4, prepared.setting.federation.devices))
+        return cls(up, late, down, macs, upload=prepared.upload_cost)
 
     def charge(self, prepared: PreparedScheme, round: int, attendance: Attendance) -> None:
         """Charge one round."""

@@ -15,7 +15,7 @@ from codedfl.training.callbacks import Callback, StopOnDivergence, StopTraining
 from codedfl.training.evaluation import Evaluator
 from codedfl.training.learning_rate import LearningRate
 from codedfl.training.ledger import Ledger
-from codedfl.training.result import Evaluation, Progress, RunResult, Status
+from codedfl.training.result import Evaluation, Progress, RunResult
 from codedfl.training.scheme import PreparedScheme, SchemeState
 
 DIVERGENCE_FACTOR = 10.0
@@ -62,7 +62,7 @@ def train(
             bounded when strong noise makes the coded Hessian indefinite. None for no projection.
         initial_model: ``W_0``, zeros unless given.
         callbacks: progress, checkpoints, recording.
-        resume: continue from here instead of from ``W_0``.
+        resume: continue from here instead of from ``W_0``; a run that has ended is returned as it is.
 
     Returns:
         Models, curve and charges. A run that diverges or is stopped returns what it has, with a status that says so.
@@ -77,8 +77,10 @@ def train(
         raise InputError(f"initial_model has shape {start.shape}, the data needs {shape}.")
     progress = resume or Progress(SchemeState.initial(start), Ledger.opened(prepared))
     hooks = (StopOnDivergence(DIVERGENCE_FACTOR * evaluator.loss(np.zeros(shape))), *callbacks)
-    status: Status = "completed"
-    message = ""
+    result = RunResult(prepared, learning_rate, progress)
+    if progress.status in ("completed", "diverged"):
+        return result
+    progress.status, progress.message = "running", ""
     earlier, began = progress.wall_time_s, time.perf_counter()
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         if not progress.curve:
@@ -99,11 +101,11 @@ def train(
                         hook.on_evaluation(progress.curve[-1])
                 for hook in hooks:
                     hook.on_round(progress)
+            progress.status = "completed"
         except StopTraining as stop:
-            status, message = stop.status, f"{stop} after round {progress.state.round} of {rounds}"
-            if status == "diverged":
-                message += f": {_remedy(prepared)}"
-    result = RunResult(prepared, learning_rate, progress, status, message)
+            progress.status, progress.message = stop.status, f"{stop} after round {progress.state.round} of {rounds}"
+            if progress.status == "diverged":
+                progress.message += f": {_remedy(prepared)}"
     for hook in hooks:
         hook.on_end(result)
     return result

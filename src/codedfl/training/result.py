@@ -10,7 +10,7 @@ from codedfl.training.learning_rate import LearningRate
 from codedfl.training.ledger import Ledger
 from codedfl.training.scheme import PreparedScheme, Scheme, SchemeState
 
-Status = Literal["completed", "diverged", "interrupted"]
+Status = Literal["running", "completed", "diverged", "interrupted"]
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,16 @@ class Progress:
         ledger: what has been charged.
         curve: the evaluations so far.
         wall_time_s: real time spent training, over all sittings.
+        status: ``running`` until the run has ended.
+        message: what happened, when it did not complete.
     """
 
     state: SchemeState
     ledger: Ledger
     curve: list[Evaluation] = field(default_factory=list)
     wall_time_s: float = 0.0
+    status: Status = "running"
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,15 +73,21 @@ class RunResult:
         prepared: the scheme, its setting and its coded data.
         learning_rate: the step sizes used.
         progress: state, charges and curve at the end.
-        status: ``completed``, ``diverged`` or ``interrupted``.
-        message: what happened, when it did not complete.
     """
 
     prepared: PreparedScheme
     learning_rate: LearningRate
     progress: Progress
-    status: Status
-    message: str = ""
+
+    @property
+    def status(self) -> Status:
+        """``completed``, ``diverged`` or ``interrupted``."""
+        return self.progress.status
+
+    @property
+    def message(self) -> str:
+        """What happened, when the run did not complete."""
+        return self.progress.message
 
     @property
     def scheme(self) -> Scheme:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from codedfl.errors import InputError
+from codedfl.training.callbacks import Callback, StopTraining
 from codedfl.training.evaluation import Evaluator
 from codedfl.training.learning_rate import LearningRate
 from codedfl.training.loop import train
-from codedfl.training.scheme import Scheme
+from codedfl.training.scheme import PreparedScheme
 from codedfl.training.setting import Setting
 
 
@@ -53,27 +54,27 @@ def validation_setting(setting: Setting, fraction: float = 0.1) -> Setting:
 
 
 def choose_step_size(
-    scheme: Scheme,
-    setting: Setting,
+    prepared: PreparedScheme,
     grid: Sequence[float],
     rounds: int,
     *,
     decay_rounds: float = 0.0,
     model_norm_bound: float | None = None,
+    callbacks: Sequence[Callback] = (),
     on_trial: Callable[[Trial], None] | None = None,
 ) -> StepSizeChoice:
     """Pick the step size that does best after a short run.
 
-    The scheme trains once for each step size, and the model that it returns is scored on the setting's test set: give it a
+    The scheme trains once for each step size, and the model that it returns is scored on its setting's test set: prepare it in a
     `validation_setting`, so that the real test data plays no role. Ties go to the lower training loss.
 
     Args:
-        scheme: what to tune.
-        setting: where.
+        prepared: what to tune, in the setting to tune it in.
         grid: step sizes in units of ``1 / L``.
         rounds: length of the short runs.
         decay_rounds: ``beta`` of the learning rate, 0 for constant.
         model_norm_bound: as in `train`.
+        callbacks: of each short run; one that stops a run stops the search.
         on_trial: called after each short run.
 
     Returns:
@@ -81,12 +82,12 @@ def choose_step_size(
 
     Raises:
         InputError: if every step size diverges.
+        StopTraining: if a callback stopped a run.
     """
-    prepared = scheme.prepare(setting)
-    evaluator = Evaluator(setting)
+    evaluator = Evaluator(prepared.setting)
     trials = []
     for scale in grid:
-        learning_rate = LearningRate.relative(scale, setting.gram.smoothness, decay_rounds)
+        learning_rate = LearningRate.relative(scale, prepared.setting.gram.smoothness, decay_rounds)
         result = train(
             prepared,
             learning_rate,
@@ -94,7 +95,10 @@ def choose_step_size(
             evaluator=evaluator,
             evaluate_every=rounds,
             model_norm_bound=model_norm_bound,
+            callbacks=callbacks,
         )
+        if result.status == "interrupted":
+            raise StopTraining(result.message)
         good = result.status == "completed" and math.isfinite(result.final.score)
         trial = Trial(scale, result.final.score if good else -math.inf, result.final.loss if good else math.inf)
         trials.append(trial)
@@ -103,7 +107,7 @@ def choose_step_size(
     best = max(trials, key=lambda trial: (trial.score, -trial.loss))
     if best.score == -math.inf:
         raise InputError(
-            f"{scheme.name} diverges at every step size of learning_rate.grid = {list(grid)}: add smaller ones, lower"
+            f"{prepared.scheme.name} diverges at every step size of learning_rate.grid = {list(grid)}: add smaller ones, lower"
             " coding.noise_variance, or set training.model_norm_bound."
         )
     return StepSizeChoice(best.scale, tuple(trials))

@@ -1,0 +1,60 @@
+"""Running a comparison from the command line."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from codedfl.cli.progress import ProgressDisplay
+from codedfl.cli.tables import devices_table, results_table, warnings_of
+from codedfl.errors import InputError
+from codedfl.experiment import Comparison, RunFolder
+from codedfl.experiment import run as run_comparison
+from codedfl.training import StopOnInterrupt
+
+RUNS = Path("runs")
+
+
+def new_run_path(dataset: str) -> Path:
+    """Return a folder in ``runs/`` that does not exist yet, named by time and dataset."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = RUNS / f"{stamp}-{Path(dataset).stem}"
+    count = 2
+    while path.exists():
+        path = RUNS / f"{stamp}-{Path(dataset).stem}-{count}"
+        count += 1
+    return path
+
+
+def latest_run() -> Path:
+    """Return the newest run folder in ``runs/``."""
+    found = sorted(RUNS.glob("*/config.toml"), key=lambda file: file.stat().st_mtime)
+    if not found:
+        raise InputError("--resume: there is no run in runs/ to go on with, give its folder with --out.")
+    return found[-1].parent
+
+
+def run_with_progress(folder: RunFolder, *, quiet: bool) -> Comparison:
+    """Run with a live display on standard error; Ctrl-C ends it after the current round."""
+    stop = StopOnInterrupt()
+    console = Console(stderr=True)
+    with stop.listening(), ProgressDisplay(console, verbose=not quiet) as display:
+        return run_comparison(folder.config, folder=folder, observer=display, callbacks=(stop,))
+
+
+def print_comparison(comparison: Comparison, folder: RunFolder, console: Console) -> None:
+    """Print who holds which data, the results, and what deserves attention."""
+    console.print(devices_table(comparison))
+    if comparison.outcomes:
+        console.print(results_table(comparison))
+    for warning in warnings_of(comparison):
+        console.print(f"[yellow]note:[/yellow] {warning}", highlight=False)
+    if comparison.interrupted:
+        console.print(
+            f"stopped early; go on with: codedfl run --resume --out {folder.path}", soft_wrap=True, highlight=False
+        )
+    if comparison.outcomes:
+        console.print(f"picture: {folder.path / 'curves.png'}", soft_wrap=True, highlight=False)
+    console.print(f"results: {folder.path}", soft_wrap=True, highlight=False)

@@ -1,0 +1,146 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from codedfl.data import DatasetStatus, DeviceSummary
+from codedfl.experiment import Comparison, Outcome
+from codedfl.experiment.summary import SHARES, charged_seconds, privacy_of, time_to_share
+from codedfl.schemes import SCHEMES, make_scheme
+from codedfl.schemes.table import COLUMNS, describe
+
+MOST_DEVICES = 40
+"""Devices that are listed one by one."""
+
+HARDLY_EVER = 1e-3
+"""An arrival probability below which a device deserves a note."""
+
+
+def results_table(comparison: Comparison) -> Table:
+    """Return the table that a run ends with."""
+    reference, metric = comparison.evaluator.reference, comparison.evaluator.metric
+    title = f"centralised optimum: {metric} {reference.score:.4f}" if reference else None
+    table = Table(title=title, title_justify="left")
+    table.add_column("scheme")
+    for name in (
+        metric,
+        *(f"s to {share}%" for share in SHARES),
+        "arrivals",
+        "MB up",
+        "s charged",
+        "MI-DP bits",
+        "step * L",
+        "wall s",
+    ):
+        table.add_column(name, justify="right")
+    best = max((outcome.result.final.score for outcome in comparison.outcomes if _usable(outcome)), default=0.0)
+    for outcome in comparison.outcomes:
+        table.add_row(*_result_row(comparison, outcome), style="bold" if _is_best(outcome, best) else "")
+    return table
+
+
+def _result_row(comparison: Comparison, outcome: Outcome) -> list[str]:
+    result = outcome.result
+    final, bits = result.final, privacy_of(result)["mi_dp_bits"]
+    times = [time_to_share(comparison, result, share) for share in SHARES]
+    return [
+        result.scheme.title,
+        f"{final.score:.4f}" if _usable(outcome) else "diverged",
+        *("never" if seconds is None else f"{seconds:.0f}" for seconds in times),
+        f"{final.mean_arrivals:.1f}",
+        f"{final.bytes_up / 1e6:.1f}",
+        f"{sum(charged_seconds(result).values()):.0f}",
+        "-" if result.scheme.upload is None else "unbounded" if not np.isfinite(bits) else f"{bits:.2f}",
+        f"{outcome.scale:g}",
+        f"{result.progress.wall_time_s:.1f}",
+    ]
+
+
+def _usable(outcome: Outcome) -> bool:
+    return outcome.result.status != "diverged"
+
+
+def _is_best(outcome: Outcome, best: float) -> bool:
+    return _usable(outcome) and outcome.result.final.score == best
+
+
+def devices_table(comparison: Comparison) -> Table:
+    """Return who holds which data and how often each device makes the deadline with its smallest batch."""
+    setting = comparison.setting
+    probability = setting.timing().arrival_probability(1)
+    summaries = setting.federation.describe()
+    table = Table(title=f"devices ({setting.channel.bandwidth_hz / 1e3:.1f} kHz each)", title_justify="left")
+    table.add_column("device")
+    table.add_column("samples", justify="right")
+    table.add_column("classes: samples" if setting.federation.task == "classification" else "")
+    table.add_column("power dBm", justify="right")
+    table.add_column("arrives", justify="right")
+    for i, device in enumerate(summaries[:MOST_DEVICES]):
+        table.add_row(
+            device.name,
+            str(device.samples),
+            _classes(device),
+            f"{setting.fleet.transmit_power_dbm[i]:.1f}",
+            f"{probability[i]:.2f}",
+        )
+    if len(summaries) > MOST_DEVICES:
+        table.add_row(f"and {len(summaries) - MOST_DEVICES} more", "", "", "", "")
+    return table
+
+
+def _classes(device: DeviceSummary) -> str:
+    shown = [f"{name}: {count}" for name, count in list(device.classes.items())[:6]]
+    return ", ".join(shown) + (", ..." if len(device.classes) > 6 else "")
+
+
+def warnings_of(comparison: Comparison) -> list[str]:
+    """Return, in plain words, what a reader of the table should know."""
+    notes = []
+    setting = comparison.setting
+    probability = setting.timing().arrival_probability(1)
+    rare = [setting.federation.device_names[i] for i in np.flatnonzero(probability < HARDLY_EVER)]
+    if rare:
+        notes.append(
+            f"{_listed(rare)} hardly ever make(s) the deadline: their samples reach the model through coded data alone."
+        )
+    for outcome in comparison.outcomes:
+        result = outcome.result
+        if result.message:
+            notes.append(f"{result.scheme.title} {result.message}.")
+        if outcome.choice and outcome.choice.at_edge and len(outcome.choice.trials) > 1:
+            notes.append(
+                f"{result.scheme.title} did best with the step size {outcome.scale:g} / L at the edge of learning_rate.grid:"
+                " a wider grid might do better."
+            )
+    return notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def datasets_table(found: Iterable[DatasetStatus]) -> Table:
+    """Return the named datasets and where they are."""
+    table = Table()
+    for name in ("dataset", "available", "where", "what"):
+        table.add_column(name)
+    for status in found:
+        available = Text("yes", style="green") if status.available else Text("no", style="red")
+        where = status.location if status.available else f"{status.location}: {status.hint}"
+        table.add_row(status.name, available, where, status.description)
+    return table
+
+
+def schemes_table() -> Table:
+    """Return Table I of the paper as it stands in the code."""
+    table = Table()
+    for name in COLUMNS:
+        table.add_column(name)
+    for name in SCHEMES:
+        table.add_row(*(cell.strip("`") for cell in describe(make_scheme(name))))
+    return table

@@ -1,0 +1,156 @@
+"""From a configuration to data, fleet, channel and code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from codedfl.arrays import FloatArray
+from codedfl.data import (
+    Dataset,
+    FeatureMap,
+    build_federation,
+    fit_feature_map,
+    load_dataset,
+    partition,
+)
+from codedfl.data.files import is_file_name
+from codedfl.errors import InputError
+from codedfl.experiment.config import Config
+from codedfl.fleet import Channel, Fleet, RoundTiming, Workload, bandwidth_for_straggler_ratio, draw_fleet, read_fleet
+from codedfl.parallel import Workers, available_cores
+from codedfl.streams import Streams
+from codedfl.training import Code, Setting
+
+LARGE_DIMENSION = 1000
+"""Features from which on threads pay for themselves in the round loop."""
+
+FEATURE_DATASETS = ("cifar10-vgg",)
+"""Named datasets whose columns are features already."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a configuration describes, ready to train in.
+
+    Args:
+        config: where it came from.
+        setting: data, fleet, channel and code.
+        feature_map: from raw inputs to what the model sees, kept so that a model can be used later.
+    """
+
+    config: Config
+    setting: Setting
+    feature_map: FeatureMap
+
+
+def build_experiment(config: Config) -> Experiment:
+    """Load the data and build the setting of a configuration.
+
+    Raises:
+        InputError: if data or fleet cannot be read or do not fit together.
+
+    Example:
+        >>> setting = build_experiment(Config()).setting
+        >>> setting.federation.devices, setting.federation.dimension
+        (20, 100)
+    """
+    streams = Streams(config.seed)
+    dataset = _load(config, streams)
+    feature_map = _fit(config, dataset, streams)
+    kind = config.data.partition
+    if kind == "auto":
+        kind = "shards" if dataset.devices is None else "column"
+    parts = partition(dataset, kind, config.data.devices, config.data.dirichlet_alpha, streams.at("partition"))
+    federation = build_federation(dataset, feature_map, parts)
+    fleet = _fleet(config, federation.device_names, streams)
+    large = federation.dimension >= LARGE_DIMENSION
+    setting = Setting(
+        federation=federation,
+        fleet=fleet,
+        channel=_channel(
+            config,
+            fleet,
+            Workload.for_linear_model(federation.dimension, federation.outputs, config.training.local_steps),
+        ),
+        code=Code(
+            config.coding.coded_samples,
+            _per_device("coding.noise_variance", config.coding.noise_variance, federation.devices),
+            _per_device("coding.label_noise_variance", config.coding.label_noise_variance, federation.devices),
+            config.coding.encoder,
+        ),
+        local_steps=config.training.local_steps,
+        deadline_s=config.training.deadline_s,
+        server_mac_rate=config.fleet.server_mac_rate,
+        server_batch=config.training.server_batch or None,
+        streams=streams,
+        workers=Workers(config.training.workers or (available_cores() if large else 1)),
+    )
+    return Experiment(config, setting, feature_map)
+
+
+def _load(config: Config, streams: Streams) -> Dataset:
+    data = config.data
+    return load_dataset(
+        data.dataset,
+        data_dir=Path(data.data_dir) if data.data_dir else None,
+        target=data.target,
+        device_column=data.device_column,
+        drop=data.drop,
+        task=data.task,
+        test_fraction=data.test_fraction,
+        test_file=data.test_file,
+        rng=streams.at("split"),
+    )
+
+
+def _fit(config: Config, dataset: Dataset, streams: Streams) -> FeatureMap:
+    features = config.features
+    own_file = is_file_name(config.data.dataset)
+    kind = features.map
+    if kind == "auto":
+        kind = "none" if own_file or dataset.name in FEATURE_DATASETS else "rff"
+    return fit_feature_map(
+        dataset.features,
+        kind=kind,
+        dimension=features.dimension,
+        gamma=features.gamma,
+        standardize=own_file if features.standardize == "auto" else features.standardize,
+        scaling=features.scaling,
+        intercept=own_file and kind == "none" if features.intercept == "auto" else features.intercept,
+        rng=streams.at("features"),
+    )
+
+
+def _fleet(config: Config, names: tuple[str, ...], streams: Streams) -> Fleet:
+    fleet = config.fleet
+    if fleet.file:
+        return read_fleet(Path(fleet.file), names)
+    return draw_fleet(
+        names,
+        streams.at("fleet"),
+        mac_rate=fleet.mac_rate,
+        mac_rate_factor=fleet.mac_rate_factor,
+        transmit_power_dbm=fleet.transmit_power_dbm,
+    )
+
+
+def _channel(config: Config, fleet: Fleet, workload: Workload) -> Channel:
+    given = config.fleet
+    channel = Channel(given.bandwidth_hz, given.noise_power_dbm, given.mean_gain, given.download_rate_bps)
+    if given.straggler_ratio == 0:
+        return channel
+    timing = RoundTiming(fleet, channel, workload, config.training.deadline_s)
+    return replace(channel, bandwidth_hz=bandwidth_for_straggler_ratio(timing, 1, given.straggler_ratio))
+
+
+def _per_device(name: str, value: float | tuple[float, ...], devices: int) -> FloatArray:
+    if isinstance(value, tuple):
+        if len(value) != devices:
+            raise InputError(
+                f"{name} has {len(value)} value(s) for {devices} device(s): give one, or one for each device."
+            )
+        return np.array(value)
+    return np.full(devices, float(value))

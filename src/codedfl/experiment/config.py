@@ -1,0 +1,176 @@
+"""The configuration of a comparison: every field with its default, its range and one line of explanation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from codedfl.schemes import SCHEMES, make_scheme
+from codedfl.streams import MAX_SEED
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Auto = Literal["auto"]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(Section):
+    """Which data, and which device holds which rows."""
+
+    dataset: str = Field(
+        "digits", description="a named dataset (`codedfl datasets` lists them) or a .npz, .csv or .parquet file"
+    )
+    data_dir: str = Field("", description="folder with the named datasets; empty for CODEDFL_DATA, else ./data")
+    target: tuple[str, ...] = Field(
+        (), description="own files: target column(s), or the name of the target array in an .npz"
+    )
+    device_column: str = Field("", description="own files: column that says which device a row belongs to")
+    drop: tuple[str, ...] = Field((), description="own files: columns to leave out")
+    task: Literal["auto", "classification", "regression"] = Field(
+        "auto", description="own files: auto reads it off the target (numbers: regression, words: classification)"
+    )
+    test_file: str = Field("", description="own files: a second file with test data")
+    test_fraction: float = Field(
+        0.2, gt=0, lt=1, description="share of rows to test on, where the data has no test set"
+    )
+    partition: Literal["auto", "shards", "dirichlet", "iid", "column"] = Field(
+        "auto",
+        description="shards sorts by label as the paper does; auto is column if data.device_column is set, else shards",
+    )
+    dirichlet_alpha: Positive = Field(0.5, description="concentration of the dirichlet partition; small is uneven")
+    devices: int = Field(20, ge=1, description="number of devices N (a partition by column counts them itself)")
+
+
+class FeaturesConfig(Section):
+    """What the linear model sees."""
+
+    map: Literal["auto", "rff", "none"] = Field(
+        "auto", description="rff: random Fourier features; auto is rff for images and none for features and own files"
+    )
+    dimension: int = Field(100, ge=1, description="number d of random Fourier features")
+    gamma: Positive | Literal["scale"] = Field(
+        "scale", description="width of the RBF kernel; scale is 1 / (columns * variance)"
+    )
+    standardize: bool | Auto = Field(
+        "auto", description="centre and scale raw columns first; auto does so for own files"
+    )
+    scaling: Literal["auto", "none", "global", "column"] = Field(
+        "auto",
+        description="bring every entry within [-1, 1] by one scale or one for each column; auto is none for rff, else column",
+    )
+    intercept: bool | Auto = Field("auto", description="add a constant feature; auto does so for own files without rff")
+
+
+class FleetConfig(Section):
+    """Devices and channel (Sec. II-B, VI-A)."""
+
+    file: str = Field(
+        "", description="CSV with mac_rate and transmit_power_dbm (and name) of each device, instead of a draw"
+    )
+    mac_rate: Positive = Field(1_536_000.0, description="MAC per second of a device before its factor")
+    mac_rate_factor: tuple[Positive, Positive] = Field((0.8, 1.0), description="range of that factor, drawn uniformly")
+    transmit_power_dbm: tuple[Finite, Finite] = Field(
+        (-10.0, 25.0), description="range of transmit powers, drawn uniformly; the paper has 15 to 25"
+    )
+    server_mac_rate: Positive = Field(15_360_000.0, description="MAC per second of the server")
+    straggler_ratio: float = Field(
+        0.3,
+        ge=0,
+        lt=1,
+        description="set the bandwidth so that this share of devices misses a round; 0 uses bandwidth_hz",
+    )
+    bandwidth_hz: Positive = Field(180_000.0, description="uplink bandwidth B of a device")
+    noise_power_dbm: Finite = Field(-70.0, description="receiver noise N0")
+    mean_gain: Positive = Field(1e-8, description="mean channel gain (Rayleigh fading)")
+    download_rate_bps: Positive = Field(1e6, description="downlink rate")
+
+
+class CodingConfig(Section):
+    """The coded upload (Sec. III-A)."""
+
+    coded_samples: int = Field(1000, ge=1, description="coded samples c of each device")
+    noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+        0.1, description="noise variance sigma_i^2, one number or one for each device"
+    )
+    label_noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+        0.0, description="the same for the coded labels; the paper has none"
+    )
+    encoder: Literal["auto", "direct", "gram"] = Field(
+        "auto",
+        description="direct draws the projection as a device does; gram draws from the same law; auto: less work",
+    )
+
+
+class TrainingConfig(Section):
+    """Rounds and clock (Sec. III-B to III-D)."""
+
+    local_steps: int = Field(5, ge=1, description="SGD steps tau in a round")
+    deadline_s: Positive = Field(1.0, description="duration T of a round, seconds")
+    total_time_s: Positive = Field(400.0, description="simulated training time of every scheme, seconds")
+    rounds: int = Field(0, ge=0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
+    server_batch: int = Field(
+        0, ge=0, description="coded samples b_s in a step of the server; 0 for the most it has time for"
+    )
+    evaluations: int = Field(100, ge=1, description="evaluations along a run, about")
+    initial_std: NonNegative = Field(
+        0.0, description="standard deviation of the entries of the first model; 0 for zeros"
+    )
+    model_norm_bound: NonNegative = Field(
+        0.0, description="project the model to this Frobenius norm after every round; 0 for no projection"
+    )
+    workers: int = Field(
+        0, ge=0, description="threads, which never change a result; 0 for one a core on large problems"
+    )
+
+
+class LearningRateConfig(Section):
+    """Step sizes eta_k, in units of 1 / L with L the largest eigenvalue of X^T X."""
+
+    scale: Positive | Literal["grid"] = Field(
+        "grid",
+        description="eta_0 * L; grid picks the best for each scheme from the grid below, on held-out training data",
+    )
+    grid: tuple[Positive, ...] = Field(
+        (0.125, 0.25, 0.5, 1.0, 2.0), min_length=1, description="candidates for eta_0 * L"
+    )
+    tuning_share: float = Field(0.25, gt=0, le=1, description="length of a tuning run, as a share of the whole run")
+    validation_fraction: float = Field(
+        0.15, gt=0, lt=1, description="share of training rows held out to choose from the grid"
+    )
+    decay_rounds: NonNegative = Field(0.0, description="beta in eta_0 / (1 + k / beta); 0 for a constant step size")
+
+
+class Config(Section):
+    """Everything that determines a comparison, and so every number that it yields.
+
+    Example:
+        >>> Config().training.local_steps
+        5
+        >>> Config(seed=1, training={"local_steps": 3}).training.local_steps
+        3
+    """
+
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="seed of all randomness")
+    schemes: tuple[str, ...] = Field(tuple(SCHEMES), min_length=1, description="schemes to compare")
+    data: DataConfig = DataConfig()
+    features: FeaturesConfig = FeaturesConfig()
+    fleet: FleetConfig = FleetConfig()
+    coding: CodingConfig = CodingConfig()
+    training: TrainingConfig = TrainingConfig()
+    learning_rate: LearningRateConfig = LearningRateConfig()
+    options: dict[str, dict[str, Any]] = Field({}, description="options of single schemes")
+
+    @model_validator(mode="after")
+    def _schemes_exist(self) -> Config:
+        for name in (*self.schemes, *self.options):
+            make_scheme(name, self.options.get(name))
+        if len(set(self.schemes)) < len(self.schemes):
+            raise ValueError("a scheme is named twice: name each once")
+        return self

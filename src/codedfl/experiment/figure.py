@@ -1,0 +1,131 @@
+"""The picture of a comparison."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from codedfl.experiment.comparison import Comparison
+from codedfl.training import RunResult
+
+Clock = Literal["training", "everything"]
+Label = tuple[float, str, str]
+"""Height, text and colour of a name at the end of a line."""
+
+DARK = "#333333"
+
+COLOURS = {
+    "fedavg": "#E69F00",
+    "cfl-fb": "#999999",
+    "codedfedl": "#009E73",
+    "dp-cfl": "#CC79A7",
+    "scfl-fixed": "#56B4E9",
+    "scfl": "#0072B2",
+}
+"""Colours that stay apart for colour-blind readers (Okabe and Ito), with the paper's own scheme the strongest."""
+
+AXIS_TITLES = {
+    "training": "simulated training time (s)",
+    "everything": "simulated time with encoding and coded upload charged (s)",
+}
+
+
+def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
+    """Draw score against simulated time, one line a scheme, the centralised optimum dashed.
+
+    Args:
+        comparison: what to draw.
+        clock: ``training`` for the paper's convention, ``everything`` to charge preparation as well.
+
+    Returns:
+        A PNG file.
+    """
+    figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    labels: list[Label] = []
+    for outcome in comparison.outcomes:
+        labels.append(_draw_run(axes, outcome.result, clock))
+    reference = comparison.evaluator.reference
+    if reference:
+        axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1)
+        labels.append((reference.score, "centralised", DARK))
+    low, high = _score_limits([outcome.result for outcome in comparison.outcomes], labels)
+    axes.set_ylim(low, high)
+    _label_ends(axes, labels, low, high)
+    accuracy = comparison.evaluator.metric == "accuracy"
+    if accuracy:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlim(left=0)
+    axes.set_xlabel(AXIS_TITLES[clock])
+    axes.set_ylabel("test accuracy" if accuracy else "test R²")
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    setting = comparison.setting
+    axes.set_title(
+        f"{comparison.config.data.dataset}: {setting.federation.devices} devices, "
+        f"{setting.timing().straggler_ratio(1):.0%} of them late in a round",
+        loc="left",
+        fontsize=11,
+    )
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": "codedfl"})
+    return buffer.getvalue()
+
+
+def _draw_run(axes: Axes, result: RunResult, clock: Clock) -> Label:
+    """Draw one learning curve and return the label for its end."""
+    name = result.scheme.name
+    colour = COLOURS.get(name, DARK)
+    curve = [point for point in result.curve if math.isfinite(point.score)]
+    times = [point.simulated_time_s if clock == "training" else point.everything_charged_s for point in curve]
+    strong = name == "scfl"
+    axes.plot(
+        times,
+        [point.score for point in curve],
+        color=colour,
+        linewidth=2.6 if strong else 1.6,
+        zorder=3 if strong else 2,
+    )
+    suffix = " (diverged)" if result.status == "diverged" else ""
+    return curve[-1].score, f"{result.scheme.title}{suffix}", colour
+
+
+def _score_limits(results: list[RunResult], labels: list[Label]) -> tuple[float, float]:
+    """Choose a range that shows where the schemes differ: the steep start is cut off, the ends never are."""
+    early = [result.curve[max(1, len(result.curve) // 20)].score for result in results if len(result.curve) > 1]
+    ends = [score for score, _, _ in labels]
+    low, high = min([*early, *ends]), max(ends)
+    low = max(low, high - 4 * max(high - min(ends), 0.02))
+    margin = 0.06 * max(high - low, 1e-3)
+    return min(low, min(ends)) - margin, high + margin
+
+
+def _label_ends(axes: Axes, labels: list[Label], low: float, high: float) -> None:
+    """Name every line at its right end, moved apart so that no two names overlap."""
+    spacing = 0.055 * (high - low)
+    ordered = sorted(labels)
+    heights = [score for score, _, _ in ordered]
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + spacing)
+    excess = heights[-1] - (high + spacing) if heights else 0.0
+    if excess > 0:
+        heights = [height - excess for height in heights]
+    for height, (_, text, colour) in zip(heights, ordered, strict=True):
+        axes.annotate(
+            text,
+            xy=(1.0, height),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            fontsize=9.5,
+            annotation_clip=False,
+        )

@@ -1,0 +1,147 @@
+"""The run folder: everything that a run leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import platform
+from dataclasses import asdict, fields
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+from codedfl._version import __version__
+from codedfl.errors import InputError
+from codedfl.experiment.comparison import Comparison
+from codedfl.experiment.config import Config
+from codedfl.experiment.config_files import load_config, to_toml
+from codedfl.experiment.summary import plain, summarise
+from codedfl.files import write_atomically
+from codedfl.training import Evaluation, StepSizeChoice, Trial
+
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "pydantic", "matplotlib")
+
+
+class RunFolder:
+    """A folder with the configuration, checkpoints and results of one comparison.
+
+    Use `create` for a new run and `reopen` to go on with one.
+
+    Args:
+        path: the folder.
+        config: the configuration that the folder holds.
+    """
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path, self.config = path, config
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunFolder:
+        """Make a folder for a new run and write the configuration to it.
+
+        Raises:
+            InputError: if the folder holds anything already, so that no result is overwritten.
+        """
+        try:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise InputError(
+                    f"{path} exists and is not empty: add --resume to go on with the run in it, or give another --out."
+                )
+            (path / "checkpoints").mkdir(parents=True)
+            (path / "models").mkdir()
+            write_atomically(path / "config.toml", to_toml(config))
+        except OSError as error:
+            raise InputError(f"{path} cannot be written ({error.strerror}): give another --out.") from error
+        return cls(path, config)
+
+    @classmethod
+    def reopen(cls, path: Path) -> RunFolder:
+        """Open the folder of an earlier run.
+
+        Raises:
+            InputError: if it is not one.
+        """
+        if not (path / "config.toml").is_file():
+            raise InputError(
+                f"{path} holds no run to resume (no config.toml in it): give the folder of a run with --out."
+            )
+        return cls(path, load_config(path / "config.toml"))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that determines the results."""
+        values = self.config.model_dump(mode="json")
+        del values["training"]["workers"]
+        return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def checkpoint(self, scheme: str) -> Path:
+        """Return where the checkpoint of a scheme is."""
+        return self.path / "checkpoints" / f"{scheme}.npz"
+
+    def step_sizes(self) -> dict[str, StepSizeChoice]:
+        """Return the step sizes chosen so far."""
+        path = self.path / "step_sizes.json"
+        if not path.exists():
+            return {}
+        try:
+            return {
+                name: StepSizeChoice(
+                    choice["scale"],
+                    tuple(
+                        Trial(trial["scale"], *(_number(trial[key], bad) for key, bad in _DIVERGED.items()))
+                        for trial in choice["trials"]
+                    ),
+                )
+                for name, choice in json.loads(path.read_text()).items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path} is damaged ({error}): delete it to choose the step sizes again.") from error
+
+    def keep_step_sizes(self, choices: dict[str, StepSizeChoice]) -> None:
+        """Write the step sizes chosen so far."""
+        values = {name: asdict(choice) for name, choice in choices.items()}
+        write_atomically(self.path / "step_sizes.json", json.dumps(plain(values), indent=2))
+
+    def write_results(self, comparison: Comparison) -> None:
+        """Write summary, curves, pictures, models and versions."""
+        from codedfl.experiment.figure import draw_curves  # matplotlib is slow to import and only needed here
+
+        write_atomically(self.path / "summary.json", json.dumps(summarise(comparison), indent=2))
+        write_atomically(self.path / "curves.csv", curves_csv(comparison))
+        write_atomically(self.path / "versions.json", json.dumps(_versions(comparison), indent=2))
+        if comparison.outcomes:
+            write_atomically(self.path / "curves.png", draw_curves(comparison, clock="training"))
+            write_atomically(self.path / "curves-charged.png", draw_curves(comparison, clock="everything"))
+        for outcome in comparison.outcomes:
+            name = outcome.result.scheme.name
+            comparison.predictor(name).save(self.path / "models" / f"{name}.npz")
+
+
+_DIVERGED = {"score": float("-inf"), "loss": float("inf")}
+
+
+def _number(value: float | None, missing: float) -> float:
+    return missing if value is None else float(value)
+
+
+def curves_csv(comparison: Comparison) -> str:
+    """Return all learning curves as CSV, one row an evaluation."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [item.name for item in fields(Evaluation)]
+    writer.writerow(["scheme", *names])
+    for outcome in comparison.outcomes:
+        for point in outcome.result.curve:
+            writer.writerow([outcome.result.scheme.name, *(getattr(point, name) for name in names)])
+    return text.getvalue()
+
+
+def _versions(comparison: Comparison) -> dict[str, object]:
+    return {
+        "codedfl": __version__,
+        "seed": comparison.config.seed,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{library: version(library) for library in LIBRARIES},
+    }

@@ -1,0 +1,79 @@
+"""A trained model that works on raw inputs."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl.arrays import FloatArray
+from codedfl.data import FeatureMap, Task
+from codedfl.errors import InputError
+from codedfl.files import write_atomically
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A linear model together with the feature map that it was trained on.
+
+    Args:
+        feature_map: from raw inputs to features.
+        weights: ``W``, (d, o).
+        task: classification or regression.
+        target_names: classes, or names of the outputs.
+
+    Example:
+        >>> from codedfl.data import fit_feature_map
+        >>> X = np.array([[1.0], [2.0], [4.0]])
+        >>> feature_map = fit_feature_map(X, kind="none", scaling="column", rng=np.random.default_rng(0))
+        >>> Predictor(feature_map, np.array([[8.0]]), "regression", ("y",)).predict(X).ravel()
+        array([2., 4., 8.], dtype=float32)
+    """
+
+    feature_map: FeatureMap
+    weights: FloatArray
+    task: Task
+    target_names: tuple[str, ...]
+
+    def outputs(self, raw: FloatArray) -> FloatArray:
+        """Return the model's outputs for raw inputs, (n, o)."""
+        outputs: FloatArray = self.feature_map.transform(raw) @ self.weights.astype(np.float32)
+        return outputs
+
+    def predict(self, raw: FloatArray) -> npt.NDArray[Any]:
+        """Return the name of the class with the largest output, (n,), or the outputs of a regression, (n, o)."""
+        outputs = self.outputs(raw)
+        return np.array(self.target_names)[outputs.argmax(axis=1)] if self.task == "classification" else outputs
+
+    def save(self, path: Path) -> None:
+        """Write the model to one ``.npz`` file, without pickle."""
+        buffer = io.BytesIO()
+        arrays = {f"map.{name}": array for name, array in self.feature_map.to_arrays().items()}
+        names = np.array(self.target_names)
+        np.savez(
+            buffer, allow_pickle=False, weights=self.weights, task=np.array(self.task), target_names=names, **arrays
+        )
+        write_atomically(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Predictor:
+        """Read a model back.
+
+        Raises:
+            InputError: if the file is not a saved model.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            task: Task = "classification" if str(arrays["task"]) == "classification" else "regression"
+            feature_map = FeatureMap.from_arrays(
+                {name.removeprefix("map."): array for name, array in arrays.items() if name.startswith("map.")}
+            )
+            return cls(feature_map, arrays["weights"], task, tuple(str(name) for name in arrays["target_names"]))
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path} is not a model saved by codedfl ({error}): give a file from models/.") from error
