@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from codedfl.data import DatasetStatus, DeviceSummary
 from codedfl.experiment import Comparison, Outcome
-from codedfl.experiment.summary import SHARES, charged_seconds, privacy_of, time_to_share
+from codedfl.experiment.summary import SHARES, privacy_of, time_to_share
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.schemes.table import COLUMNS, describe
 
@@ -22,22 +23,26 @@ HARDLY_EVER = 1e-3
 
 
 def results_table(comparison: Comparison) -> Table:
-    """Return the table that a run ends with."""
+    """Return the table that a run ends with; it fits a terminal of 80 columns."""
     reference, metric = comparison.evaluator.reference, comparison.evaluator.metric
-    title = f"centralised optimum: {metric} {reference.score:.4f}" if reference else None
-    table = Table(title=title, title_justify="left")
-    table.add_column("scheme")
-    for name in (
-        metric,
-        *(f"s to {share}%" for share in SHARES),
-        "arrivals",
-        "MB up",
-        "s charged",
-        "MI-DP bits",
-        "step * L",
-        "wall s",
-    ):
-        table.add_column(name, justify="right")
+    title = f"{comparison.config.data.dataset}: " + (
+        f"the centralised optimum has {metric} {reference.score:.4f}" if reference else "no centralised reference"
+    )
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption="to 90%/95%: simulated seconds until that share of the centralised score; charged: simulated seconds"
+        " with encoding and coded upload; MI-DP: bits for an entry of the coded features, for all data",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    table.add_column("scheme", no_wrap=True)
+    times = [f"to {share}%" for share in SHARES]
+    for name in (metric, *times, "arrive", "MB up", "charged", "MI-DP", "wall s"):
+        table.add_column(name, justify="right", no_wrap=True)
     best = max((outcome.result.final.score for outcome in comparison.outcomes if _usable(outcome)), default=0.0)
     for outcome in comparison.outcomes:
         table.add_row(*_result_row(comparison, outcome), style="bold" if _is_best(outcome, best) else "")
@@ -54,9 +59,8 @@ def _result_row(comparison: Comparison, outcome: Outcome) -> list[str]:
         *("never" if seconds is None else f"{seconds:.0f}" for seconds in times),
         f"{final.mean_arrivals:.1f}",
         f"{final.bytes_up / 1e6:.1f}",
-        f"{sum(charged_seconds(result).values()):.0f}",
-        "-" if result.scheme.upload is None else "unbounded" if not np.isfinite(bits) else f"{bits:.2f}",
-        f"{outcome.scale:g}",
+        f"{final.everything_charged_s:.0f}",
+        "-" if bits is None else f"{bits:.2f}",
         f"{result.progress.wall_time_s:.1f}",
     ]
 
@@ -74,7 +78,9 @@ def devices_table(comparison: Comparison) -> Table:
     setting = comparison.setting
     probability = setting.timing().arrival_probability(1)
     summaries = setting.federation.describe()
-    table = Table(title=f"devices ({setting.channel.bandwidth_hz / 1e3:.1f} kHz each)", title_justify="left")
+    table = Table(
+        title=f"devices ({setting.channel.bandwidth_hz / 1e3:.1f} kHz each)", title_justify="left", box=box.SIMPLE_HEAD
+    )
     table.add_column("device")
     table.add_column("samples", justify="right")
     table.add_column("classes: samples" if setting.federation.task == "classification" else "")
@@ -108,6 +114,9 @@ def warnings_of(comparison: Comparison) -> list[str]:
         notes.append(
             f"{_listed(rare)} hardly ever make(s) the deadline: their samples reach the model through coded data alone."
         )
+    if any(outcome.choice for outcome in comparison.outcomes):
+        chosen = ", ".join(f"{outcome.result.scheme.title} {outcome.scale:g}" for outcome in comparison.outcomes)
+        notes.append(f"step sizes, in units of 1 / L, chosen on held-out training data: {chosen}.")
     for outcome in comparison.outcomes:
         result = outcome.result
         if result.message:

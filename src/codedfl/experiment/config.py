@@ -38,7 +38,7 @@ class DataConfig(Section):
     )
     test_file: str = Field("", description="own files: a second file with test data")
     test_fraction: float = Field(
-        0.2, gt=0, lt=1, description="share of rows to test on, where the data has no test set"
+        0.3, gt=0, lt=1, description="share of rows to test on, where the data has no test set"
     )
     partition: Literal["auto", "shards", "dirichlet", "iid", "column"] = Field(
         "auto",
@@ -77,7 +77,7 @@ class FleetConfig(Section):
     mac_rate: Positive = Field(1_536_000.0, description="MAC per second of a device before its factor")
     mac_rate_factor: tuple[Positive, Positive] = Field((0.8, 1.0), description="range of that factor, drawn uniformly")
     transmit_power_dbm: tuple[Finite, Finite] = Field(
-        (-10.0, 25.0), description="range of transmit powers, drawn uniformly; the paper has 15 to 25"
+        (-5.0, 25.0), description="range of transmit powers, drawn uniformly; the paper has 15 to 25"
     )
     server_mac_rate: Positive = Field(15_360_000.0, description="MAC per second of the server")
     straggler_ratio: float = Field(
@@ -140,7 +140,7 @@ class LearningRateConfig(Section):
     grid: tuple[Positive, ...] = Field(
         (0.125, 0.25, 0.5, 1.0, 2.0), min_length=1, description="candidates for eta_0 * L"
     )
-    tuning_share: float = Field(0.25, gt=0, le=1, description="length of a tuning run, as a share of the whole run")
+    tuning_share: float = Field(0.5, gt=0, le=1, description="length of a tuning run, as a share of the whole run")
     validation_fraction: float = Field(
         0.15, gt=0, lt=1, description="share of training rows held out to choose from the grid"
     )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from codedfl.experiment.comparison import Comparison
-from codedfl.training import RunResult
+from codedfl.training import Evaluation, RunResult
 
 Clock = Literal["training", "everything"]
 Label = tuple[float, str, str]
@@ -62,7 +62,7 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
     accuracy = comparison.evaluator.metric == "accuracy"
     if accuracy:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlim(left=0)
+    axes.set_xlim(0, max(_seconds(outcome.result.final, clock) for outcome in comparison.outcomes))
     axes.set_xlabel(AXIS_TITLES[clock])
     axes.set_ylabel("test accuracy" if accuracy else "test R²")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
@@ -84,7 +84,7 @@ def _draw_run(axes: Axes, result: RunResult, clock: Clock) -> Label:
     name = result.scheme.name
     colour = COLOURS.get(name, DARK)
     curve = [point for point in result.curve if math.isfinite(point.score)]
-    times = [point.simulated_time_s if clock == "training" else point.everything_charged_s for point in curve]
+    times = [_seconds(point, clock) for point in curve]
     strong = name == "scfl"
     axes.plot(
         times,
@@ -97,35 +97,39 @@ def _draw_run(axes: Axes, result: RunResult, clock: Clock) -> Label:
     return curve[-1].score, f"{result.scheme.title}{suffix}", colour
 
 
+def _seconds(point: Evaluation, clock: Clock) -> float:
+    return point.simulated_time_s if clock == "training" else point.everything_charged_s
+
+
 def _score_limits(results: list[RunResult], labels: list[Label]) -> tuple[float, float]:
-    """Choose a range that shows where the schemes differ: the steep start is cut off, the ends never are."""
-    early = [result.curve[max(1, len(result.curve) // 20)].score for result in results if len(result.curve) > 1]
-    ends = [score for score, _, _ in labels]
-    low, high = min([*early, *ends]), max(ends)
-    low = max(low, high - 4 * max(high - min(ends), 0.02))
-    margin = 0.06 * max(high - low, 1e-3)
-    return min(low, min(ends)) - margin, high + margin
+    """Choose a range that shows where the schemes differ: the steep start may be cut off, the ends and the best never are."""
+    ends = [end for end, _, _ in labels]
+    high = max([*ends, *(point.score for result in results for point in result.curve if math.isfinite(point.score))])
+    early = [result.curve[len(result.curve) // 20].score for result in results]
+    low = min(*ends, max(min(early), high - 5 * max(high - min(ends), 0.01)))
+    margin = 0.04 * max(high - low, 1e-3)
+    return low - margin, high + margin
 
 
 def _label_ends(axes: Axes, labels: list[Label], low: float, high: float) -> None:
-    """Name every line at its right end, moved apart so that no two names overlap."""
-    spacing = 0.055 * (high - low)
+    """Name every line at its right end, names moved apart just so far that they do not overlap."""
+    spacing = 0.06 * (high - low)
     ordered = sorted(labels)
-    heights = [score for score, _, _ in ordered]
+    ends = [score for score, _, _ in ordered]
+    heights = ends.copy()
     for i in range(1, len(heights)):
         heights[i] = max(heights[i], heights[i - 1] + spacing)
-    excess = heights[-1] - (high + spacing) if heights else 0.0
-    if excess > 0:
-        heights = [height - excess for height in heights]
-    for height, (_, text, colour) in zip(heights, ordered, strict=True):
+    shift = sum(height - end for height, end in zip(heights, ends, strict=True)) / max(len(ends), 1)
+    for height, (end, text, colour) in zip(heights, ordered, strict=True):
         axes.annotate(
             text,
-            xy=(1.0, height),
+            xy=(1.0, end),
             xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
+            xytext=(1.04, height - shift),
+            textcoords=("axes fraction", "data"),
             va="center",
             color=colour,
             fontsize=9.5,
             annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.6, "shrinkB": 0},
         )

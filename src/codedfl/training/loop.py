@@ -18,8 +18,12 @@ from codedfl.training.ledger import Ledger
 from codedfl.training.result import Evaluation, Progress, RunResult
 from codedfl.training.scheme import PreparedScheme, SchemeState
 
-DIVERGENCE_FACTOR = 10.0
-"""A run whose training loss exceeds this many times that of the zero model is declared divergent."""
+DIVERGENCE_FACTOR = 1000.0
+"""A run whose training loss exceeds this many times that of the zero model has diverged.
+
+An update of a device that rarely arrives is weighted by one over its arrival probability: SCFL recovers from such a jump, so the
+factor is far above what one makes.
+"""
 
 
 def rounds_within(prepared: PreparedScheme, total_time_s: float) -> int:
@@ -76,7 +80,8 @@ def train(
     if start.shape != shape:
         raise InputError(f"initial_model has shape {start.shape}, the data needs {shape}.")
     progress = resume or Progress(SchemeState.initial(start), Ledger.opened(prepared))
-    hooks = (StopOnDivergence(DIVERGENCE_FACTOR * evaluator.loss(np.zeros(shape))), *callbacks)
+    zero_loss = evaluator.loss(np.zeros(shape))
+    hooks = (StopOnDivergence(DIVERGENCE_FACTOR * zero_loss), *callbacks)
     result = RunResult(prepared, learning_rate, progress)
     if progress.status in ("completed", "diverged"):
         return result
@@ -101,6 +106,8 @@ def train(
                         hook.on_evaluation(progress.curve[-1])
                 for hook in hooks:
                     hook.on_round(progress)
+            if progress.curve[-1].loss > max(zero_loss, progress.curve[0].loss):
+                raise StopTraining("diverged (the model is worse than none)", "diverged")
             progress.status = "completed"
         except StopTraining as stop:
             progress.status, progress.message = stop.status, f"{stop} after round {progress.state.round} of {rounds}"
