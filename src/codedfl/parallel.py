@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from codedfl._checks import require_at_least
 
@@ -28,8 +29,16 @@ def available_cores() -> int:
 
 def one_blas_thread() -> AbstractContextManager[object]:
     """Hold every BLAS library of this process to one thread for the duration of a ``with`` block."""
-    limits: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
+    limits: AbstractContextManager[object] = _blas_libraries().limit(limits=1, user_api="blas")
     return limits
+
+
+@cache
+def _blas_libraries() -> ThreadpoolController:
+    """Find the libraries once: looking through everything that is loaded takes far longer than setting a limit."""
+    import scipy.linalg  # noqa: F401 (brings a BLAS of its own, which must be found too)
+
+    return ThreadpoolController()
 
 
 class Workers:

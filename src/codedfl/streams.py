@@ -40,7 +40,7 @@ class Streams:
     seed: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed <= MAX_SEED:
+        if type(self.seed) is not int or not 0 <= self.seed <= MAX_SEED:
             raise InputError(f"seed = {self.seed} is out of range: use an integer from 0 to {MAX_SEED}.")
 
     def at(self, purpose: str, *, device: int = 0, round: int = 0) -> np.random.Generator:

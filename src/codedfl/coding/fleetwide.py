@@ -7,10 +7,12 @@ from typing import Literal
 
 import numpy as np
 
+from codedfl._checks import require_non_negative
 from codedfl.arrays import FloatArray
 from codedfl.coding.encoder import CodedData, encode
 from codedfl.coding.gram import Gram, Rows, compute_gram
 from codedfl.coding.sampler import sample_coded
+from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
 from codedfl.streams import Streams
 
@@ -46,6 +48,13 @@ def encode_all(
     Returns:
         The sum of the coded datasets, with the summed noise variance.
     """
+    for name, variances in (("noise_variance", noise_variance), ("label_noise_variance", label_noise_variance)):
+        if len(variances) != len(devices):
+            raise InputError(
+                f"{name} has {len(variances)} value(s) for {len(devices)} device(s): give one for each device."
+            )
+        for variance in variances:
+            require_non_negative(name, float(variance))
     workers = workers or Workers(1)
     dtype = devices[0].features.dtype
     if encoder == "auto":

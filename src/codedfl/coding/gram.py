@@ -8,13 +8,18 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse.linalg
 
 from codedfl.arrays import FloatArray
 from codedfl.parallel import Workers, one_blas_thread
 
-BLOCK_ROWS = 4096
-"""Rows multiplied at once in the data's own precision before they are added up in float64."""
+BLOCK_ROWS = 2048
+"""Rows multiplied at once."""
+
+POWER_ITERATIONS = 1000
+POWER_TOLERANCE = 1e-12
+
+SMALLEST_PIVOT = 1e-6
+"""A Cholesky pivot below this (of columns scaled to one) counts as zero, and so does an eigenvalue below its square."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Gram:
         >>> gram = compute_gram([Rows(X, Y)])
         >>> gram.features.tolist(), gram.cross.tolist()
         ([[1.0, 0.0], [0.0, 1.0]], [[1.0], [1.0]])
-        >>> gram.smoothness
+        >>> round(gram.smoothness, 9)
         1.0
     """
 
@@ -88,25 +93,32 @@ class Gram:
 
     @cached_property
     def smoothness(self) -> float:
-        """``L = lambda_max(X^T X)``, the smoothness constant of the loss."""
-        if self.dimension < 3:  # Lanczos needs room for its subspace
-            return float(np.linalg.eigvalsh(self.features)[-1])
-        start = np.ones(self.dimension)
-        top = scipy.sparse.linalg.eigsh(self.features, k=1, which="LA", v0=start, return_eigenvectors=False, tol=1e-9)
-        return float(top[0])
+        """``L = lambda_max(X^T X)``, the smoothness constant of the loss, by power iteration."""
+        vector = np.random.Generator(np.random.Philox(0)).standard_normal(self.dimension)
+        estimate = 0.0
+        for _ in range(POWER_ITERATIONS):
+            vector /= np.linalg.norm(vector)
+            product = self.features @ vector
+            previous, estimate = estimate, float(vector @ product)
+            if abs(estimate - previous) <= POWER_TOLERANCE * estimate:
+                break
+            vector = product
+        return estimate
 
     @cached_property
     def optimum(self) -> FloatArray:
         """``W*``, the least-squares solution of (1) in the paper; that of least norm where it is not unique."""
+        scale = np.sqrt(np.diag(self.features))
+        scale[scale == 0] = 1.0
         try:
-            factor = scipy.linalg.cho_factor(self.features)
-            diagonal = np.abs(np.diag(factor[0]))
-            if diagonal.min() > 1e-6 * diagonal.max():
-                solution: FloatArray = scipy.linalg.cho_solve(factor, self.cross)
-                return solution
+            # Columns of very different size are no reason to call the matrix singular, so they are scaled first.
+            factor = scipy.linalg.cho_factor(self.features / np.outer(scale, scale))
+            if np.diag(factor[0]).min() > SMALLEST_PIVOT:
+                solution: FloatArray = scipy.linalg.cho_solve(factor, self.cross / scale[:, None])
+                return solution / scale[:, None]
         except scipy.linalg.LinAlgError:
             pass
-        inverse: FloatArray = scipy.linalg.pinvh(self.features, rtol=1e-10)
+        inverse: FloatArray = scipy.linalg.pinvh(self.features, rtol=SMALLEST_PIVOT**2)
         return inverse @ self.cross
 
     def loss(self, model: FloatArray) -> float:
@@ -142,6 +154,7 @@ def compute_gram(parts: Iterable[Rows], workers: Workers | None = None) -> Gram:
 
 
 def _square(block: Rows) -> FloatArray:
-    joined = block.joined()
+    # In float64 whatever the data: rounding in float32 would give null directions eigenvalues of their own.
+    joined = block.joined().astype(np.float64)
     product: FloatArray = joined.T @ joined
     return product

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codedfl.data._reading import require_file
+from codedfl._reading import require_file
 from codedfl.data._splits import split_rows
 from codedfl.data.dataset import Dataset
 from codedfl.data.frames import read_frame

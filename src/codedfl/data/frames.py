@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from codedfl._reading import refusing_damage
+from codedfl._words import did_you_mean, listing
 from codedfl.arrays import FloatArray
-from codedfl.data._reading import refusing_damage
-from codedfl.data._words import did_you_mean, listing
 from codedfl.data.table import Columns, Table, as_float32, missing_values
 from codedfl.errors import InputError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from codedfl.data._reading import refusing_damage
+from codedfl._reading import refusing_damage
 from codedfl.errors import InputError
 
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codedfl.data._words import did_you_mean
+from codedfl._words import did_you_mean
 from codedfl.data.dataset import Dataset
 from codedfl.data.files import FILE_ENDINGS, is_file_name, load_file
 from codedfl.data.registry import REGISTRY, load_named

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.datasets import load_digits as sklearn_digits
 
+from codedfl._reading import read_npz
 from codedfl.arrays import FloatArray
 from codedfl.data._blocks import row_blocks
-from codedfl.data._reading import read_npz
 from codedfl.data._splits import split_rows
 from codedfl.data.dataset import Dataset, one_hot
 from codedfl.data.idx import read_idx

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from codedfl.data._reading import Arrays, read_npz, refusing_damage
+from codedfl._reading import Arrays, read_npz, refusing_damage
 from codedfl.data.dataset import require_same_rows
 from codedfl.data.table import Columns, Table, as_float32
 from codedfl.errors import InputError

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from codedfl._words import listing
 from codedfl.arrays import FloatArray
-from codedfl.data._words import listing
 from codedfl.errors import InputError
 
 _FLOAT32_LIMIT = float(np.finfo(np.float32).max)

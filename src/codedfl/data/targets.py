@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from codedfl._words import listing
 from codedfl.arrays import FloatArray, IntArray
-from codedfl.data._words import listing
 from codedfl.data.dataset import Task, one_hot
 from codedfl.data.frames import is_numeric
 from codedfl.data.table import as_float32

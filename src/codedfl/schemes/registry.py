@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError, validate_call
 
+from codedfl._words import did_you_mean
 from codedfl.errors import InputError
 from codedfl.schemes.cfl_fb import cfl_fb
 from codedfl.schemes.codedfedl import codedfedl
@@ -40,13 +40,13 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         'SCFL (b=16)'
         >>> make_scheme("sclf")
         Traceback (most recent call last):
-        codedfl.errors.InputError: schemes: there is no scheme 'sclf', did you mean 'scfl'? (fedavg, cfl-fb, codedfedl, dp-cfl, \
-scfl-fixed, scfl)
+        codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl. \
+Did you mean 'scfl'?
     """
     if name not in SCHEMES:
-        close = difflib.get_close_matches(name, SCHEMES, n=1)
-        guess = f", did you mean {close[0]!r}?" if close else ":"
-        raise InputError(f"schemes: there is no scheme {name!r}{guess} ({', '.join(SCHEMES)})")
+        raise InputError(
+            f"schemes: there is no {name!r}, only {', '.join(SCHEMES)}.{did_you_mean(name, list(SCHEMES))}"
+        )
     try:
         return validate_call(SCHEMES[name])(**(options or {}))
     except ValidationError as error:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import time
-import zipfile
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from codedfl._reading import read_npz
 from codedfl.arrays import FloatArray
 from codedfl.errors import InputError
 from codedfl.files import write_atomically
@@ -48,23 +48,21 @@ def load_checkpoint(path: Path, prepared: PreparedScheme, fingerprint: str) -> P
         InputError: if the file cannot be read or belongs to another configuration.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        if str(arrays["fingerprint"]) != fingerprint:
-            raise InputError(
-                f"{path} was written under another configuration: resume with the same one, or start anew elsewhere."
-            )
+        arrays = read_npz(path, required=("fingerprint", "status", "message", "curve", "wall_time_s"), optional=None)
         state = SchemeState(**_record("state", arrays))
         ledger = Ledger(**_record("ledger", arrays), upload=prepared.upload_cost)
         curve = [Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]]
-        status: Status = cast(Status, str(arrays["status"]))
-        return Progress(state, ledger, curve, float(arrays["wall_time_s"]), status, str(arrays["message"]))
-    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
+        status = cast(Status, str(arrays["status"]))
+        progress = Progress(state, ledger, curve, float(arrays["wall_time_s"]), status, str(arrays["message"]))
+    except (InputError, TypeError, ValueError) as error:
         raise InputError(
-            f"{path} is not a readable checkpoint ({error}): delete it to start this scheme again."
+            f"{str(path)!r} is not a readable checkpoint: delete it to start this scheme again."
         ) from error
+    if str(arrays["fingerprint"]) != fingerprint:
+        raise InputError(
+            f"{str(path)!r} was written under another configuration: resume with the same one, or start anew elsewhere."
+        )
+    return progress
 
 
 def _record(prefix: str, arrays: dict[str, FloatArray]) -> dict[str, Any]:

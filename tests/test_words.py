@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from codedfl.data._words import did_you_mean, listing
+from codedfl._words import did_you_mean, listing
 
 
 def test_a_short_list_is_shown_in_full_and_a_long_one_is_cut() -> None:

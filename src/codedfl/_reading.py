@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from codedfl.data._words import did_you_mean, listing
+from codedfl._words import did_you_mean, listing
 from codedfl.errors import InputError
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -37,13 +37,13 @@ def refusing_damage(path: Path, kind: str) -> Iterator[None]:
         ) from error
 
 
-def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Arrays:
+def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] | None = ()) -> Arrays:
     """Read the named arrays of an ``.npz`` file, without unpickling anything.
 
     Args:
         path: the file.
         required: arrays that must be there.
-        optional: arrays that are read if they are there.
+        optional: arrays that are read if they are there; None for all.
 
     Raises:
         InputError: the file is damaged, lacks a required array, or holds Python objects.
@@ -61,7 +61,8 @@ def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) 
                         f"{str(path)!r} has no array {name!r}, only: {listing(present) or 'none'}."
                         + did_you_mean(name, present)
                     )
-            wanted = [*required, *(name for name in optional if name in present)]
+            others = present if optional is None else [name for name in optional if name in present]
+            wanted = dict.fromkeys([*required, *others])
             arrays = {name: archive[name] for name in wanted}
             for name, array in arrays.items():
                 # A member that is not an array comes back as bytes.

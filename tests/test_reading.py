@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codedfl.data._reading import read_npz, refusing_damage, require_file
+from codedfl._reading import read_npz, refusing_damage, require_file
 from codedfl.errors import InputError
 
 

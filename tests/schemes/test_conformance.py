@@ -1,0 +1,192 @@
+"""Every scheme passes the same suite."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codedfl.data import Task
+from codedfl.parallel import Workers
+from codedfl.schemes import SCHEMES, make_scheme
+from codedfl.streams import Streams
+from codedfl.training import (
+    Callback,
+    Checkpoint,
+    LearningRate,
+    PreparedScheme,
+    Progress,
+    RunResult,
+    Setting,
+    StopTraining,
+    load_checkpoint,
+    train,
+)
+from tests.problems import ALWAYS_DBM, NEVER_DBM, make_federation, make_setting
+
+ROUNDS = 12
+RATE = LearningRate(0.02)
+
+OPTIONS: dict[str, dict[str, object]] = {"codedfedl": {"mini_batches": 3}, "scfl-fixed": {"batch": 4}}
+"""Options that suit the small problem."""
+
+pytestmark = pytest.mark.parametrize("name", list(SCHEMES))
+
+
+def prepare(name: str, setting: Setting) -> PreparedScheme:
+    return make_scheme(name, OPTIONS.get(name)).prepare(setting)
+
+
+def run(name: str, setting: Setting) -> RunResult:
+    return train(prepare(name, setting), RATE, ROUNDS, evaluate_every=5)
+
+
+def assert_identical(a: RunResult, b: RunResult) -> None:
+    assert np.array_equal(a.model, b.model)
+    assert np.array_equal(a.last_model, b.last_model)
+    assert [astuple(point) for point in a.curve] == [astuple(point) for point in b.curve]
+    assert np.array_equal(a.progress.ledger.bits_up, b.progress.ledger.bits_up)
+    assert np.array_equal(a.progress.ledger.device_macs, b.progress.ledger.device_macs)
+    assert a.progress.ledger.server_macs == b.progress.ledger.server_macs
+    assert (a.status, a.message) == (b.status, b.message)
+
+
+def test_returns_models_curve_and_charges(name: str) -> None:
+    setting = make_setting()
+    result = run(name, setting)
+    assert result.status == "completed"
+    assert result.model.shape == result.last_model.shape == (3, 2)
+    assert [point.round for point in result.curve] == [0, 5, 10, 12]
+    assert result.final.loss < result.curve[0].loss
+    assert 0 <= result.final.score <= 1
+    times = [point.simulated_time_s for point in result.curve]
+    assert times == pytest.approx([k * result.prepared.device.arrivals.duration_s for k in (0, 5, 10, 12)])
+    assert result.final.everything_charged_s == pytest.approx(times[-1] + result.progress.ledger.preparation_s)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(name: str) -> None:
+    setting = make_setting()
+    assert_identical(run(name, setting), run(name, make_setting()))
+    other = run(name, replace(setting, streams=Streams(1)))
+    assert not np.array_equal(other.last_model, run(name, setting).last_model)
+
+
+@pytest.mark.parametrize("encoder", ["direct", "gram"])
+def test_the_number_of_workers_does_not_matter(name: str, encoder: str) -> None:
+    setting = make_setting(make_federation(dtype=np.float32), encoder=encoder)
+    with Workers(3) as workers:
+        assert_identical(run(name, setting), run(name, replace(setting, workers=workers)))
+
+
+class StopAfter(Callback):
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def on_round(self, progress: Progress) -> None:
+        if progress.state.round == self.rounds:
+            raise StopTraining("enough")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_resumed_run_equals_an_uninterrupted_one(name: str, dtype: type, tmp_path: Path) -> None:
+    def fresh() -> PreparedScheme:
+        return prepare(name, make_setting(make_federation(dtype=dtype)))
+
+    path = tmp_path / "checkpoint.npz"
+    checkpoint = Checkpoint(path, "same", every_s=0.0)
+    stopped = train(fresh(), RATE, ROUNDS, evaluate_every=5, callbacks=[checkpoint, StopAfter(7)])
+    assert stopped.status == "interrupted"
+    assert stopped.progress.state.round == 7
+
+    prepared = fresh()
+    resumed = train(prepared, RATE, ROUNDS, evaluate_every=5, resume=load_checkpoint(path, prepared, "same"))
+    assert_identical(resumed, train(fresh(), RATE, ROUNDS, evaluate_every=5))
+
+
+def test_nobody_ever_arrives(name: str) -> None:
+    result = run(name, make_setting(power_dbm=NEVER_DBM))
+    assert result.status == "completed"
+    assert result.progress.ledger.arrivals == 0
+    assert result.progress.ledger.bits_up.sum() == 0
+    if make_scheme(name).server is None:
+        assert np.all(result.model == 0), "without devices and server nothing is learnt"
+    else:
+        assert result.final.loss < result.curve[0].loss, "the coded data alone must teach something"
+
+
+def test_everybody_always_arrives(name: str) -> None:
+    result = run(name, make_setting(make_federation((7, 12, 5, 4)), power_dbm=ALWAYS_DBM))
+    assert result.status == "completed"
+    if result.prepared.device.broadcasts:
+        assert np.all(result.prepared.device.arrivals.probability == 1)
+        assert result.final.mean_arrivals == 4
+
+
+def test_one_device(name: str) -> None:
+    assert run(name, make_setting(make_federation((30,)), power_dbm=20.0)).final.loss < 0.5
+
+
+def test_devices_with_one_sample_each(name: str) -> None:
+    assert run(name, make_setting(make_federation((1, 1, 1)))).status == "completed"
+
+
+@pytest.mark.parametrize("coded_samples", [1, 2, 24, 26, 200])
+def test_fewer_and_more_coded_samples_than_data(name: str, coded_samples: int) -> None:
+    setting = make_setting(coded_samples=coded_samples, server_batch=None)
+    assert setting.federation.total_samples == 25
+    result = train(prepare(name, setting), LearningRate(0.002), ROUNDS)
+    assert np.isfinite(result.last_model).all()
+
+
+@pytest.mark.parametrize("encoder", ["direct", "gram"])
+def test_no_noise_and_all_data_coded_many_times_comes_close_to_gradient_descent(name: str, encoder: str) -> None:
+    """With c large, no noise, full batches and everyone in time, all unbiased schemes are gradient descent, up to 1/sqrt(c)."""
+    setting = make_setting(
+        power_dbm=ALWAYS_DBM,
+        noise_variance=0.0,
+        coded_samples=40_000,
+        server_batch=40_000,
+        local_steps=1,
+        encoder=encoder,
+        deadline_s=1e6,
+    )
+    scheme = make_scheme(name, {"batch": 1000} if name == "scfl-fixed" else {})
+    if name == "codedfedl":
+        scheme = make_scheme(name, {"mini_batches": 1})
+    result = train(scheme.prepare(setting), RATE, ROUNDS)
+    X, Y = setting.federation.features, setting.federation.labels
+    W = np.zeros((3, 2))
+    for k in range(ROUNDS):
+        W = W - RATE.at(k) * X.T @ (X @ W - Y)
+    # H~ - H has entries of size ||H|| / sqrt(c) = L / 200, so after 12 steps of eta L ~ 0.2 the relative error is about 1%.
+    assert np.linalg.norm(result.last_model - W) < 0.05 * np.linalg.norm(W)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_both_tasks(name: str, task: Task) -> None:
+    result = run(name, make_setting(make_federation(task=task)))
+    assert np.isfinite(result.final.score)
+
+
+def test_different_noise_for_each_device_and_label_noise(name: str) -> None:
+    setting = make_setting(noise_variance=(0.0, 0.1, 1.0, 0.3), label_noise_variance=0.2)
+    result = run(name, setting)
+    assert result.status == "completed"
+    noisy = make_scheme(name).upload is not None and name in ("scfl", "scfl-fixed", "dp-cfl")
+    if result.prepared.coded:
+        assert result.prepared.coded[0].noise_variance == pytest.approx(1.4 if noisy else 0.0)
+
+
+def test_a_step_too_large_is_reported_as_divergence(name: str) -> None:
+    result = train(prepare(name, make_setting(power_dbm=ALWAYS_DBM)), LearningRate(5.0), 200)
+    assert result.status == "diverged"
+    assert "lower the learning rate" in result.message
+    assert result.progress.state.round < 200
+
+
+def test_a_norm_bound_keeps_the_model_bounded(name: str) -> None:
+    prepared = prepare(name, make_setting(power_dbm=ALWAYS_DBM))
+    result = train(prepared, LearningRate(5.0), 50, model_norm_bound=2.0)
+    assert np.linalg.norm(result.last_model) <= 2.0 * (1 + 1e-12)

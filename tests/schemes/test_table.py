@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from codedfl.schemes import SCHEMES, codedfedl, make_scheme, markdown_table, scfl
+from codedfl.schemes.table import COLUMNS, describe
+from codedfl.training import LocalSGD
+
+
+def test_the_readme_shows_the_table_as_it_stands_in_the_code() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert markdown_table() in readme
+
+
+def test_rows_follow_the_choices() -> None:
+    rows = {name: dict(zip(COLUMNS, describe(make_scheme(name)), strict=True)) for name in SCHEMES}
+    # Table I of the paper: noise protects the coded data of DP-CFL and SCFL alone ...
+    noisy = {name for name, row in rows.items() if row["coded upload"] == "projection + noise"}
+    assert noisy == {"dp-cfl", "scfl", "scfl-fixed"}
+    # ... and CFL-FB and CodedFedL aggregate after every step.
+    assert {name for name, row in rows.items() if row["steps a round"] == "1"} == {"cfl-fb", "codedfedl"}
+    assert {name for name, row in rows.items() if row["returns"] == "step-weighted average"} == {"scfl", "scfl-fixed"}
+    assert rows["dp-cfl"]["devices, each round"] == "nothing"
+
+
+def test_a_changed_choice_changes_the_row() -> None:
+    assert describe(codedfedl(noise=True))[1] == "projection + noise"
+    assert describe(scfl(batch=8))[2] == "mini-batch SGD, batch 8"
+
+
+def test_a_new_kind_of_device_work_is_named_by_its_class() -> None:
+    @dataclass(frozen=True)
+    class Telepathy(LocalSGD):
+        pass
+
+    assert "SGD" in describe(replace(scfl(), device=Telepathy()))[2]

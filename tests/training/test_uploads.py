@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codedfl.schemes import cfl_fb, codedfedl, scfl
+from codedfl.training import UploadCost
+from tests.problems import make_federation, make_setting
+
+
+@pytest.mark.parametrize(("dimension", "mebibytes"), [(2000, 76), (4096, 156)], ids=["MNIST", "CIFAR-10"])
+def test_the_papers_sizes_of_the_coded_upload(dimension: int, mebibytes: int) -> None:
+    """Sec. VI-B: 10,000 coded samples are 76 MB for MNIST and 156 MB for CIFAR-10 (in units of 2^20, truncated)."""
+    setting = make_setting(make_federation((1, 1), dimension, 10), coded_samples=10_000)
+    cost = UploadCost.of(setting, 10_000, np.full(2, 10_000.0))
+    assert [int(bits / 8 / 2**20) for bits in cost.bits] == [mebibytes, mebibytes]
+
+
+def test_every_part_is_charged_with_devices_in_parallel() -> None:
+    setting = make_setting(coded_samples=20)
+    cost = scfl().prepare(setting).upload_cost
+    assert cost is not None
+    numbers = 20 * (3 + 2)
+    assert cost.bits == pytest.approx(32 * numbers)
+    # The direct encoder multiplies G_i (c, l_i) with [X_i Y_i] (l_i, d + o).
+    assert cost.encoding_macs == pytest.approx(setting.federation.samples * numbers)
+    assert cost.encoding_s == pytest.approx(cost.encoding_macs / setting.fleet.mac_rate)
+    rate = setting.channel.mean_uplink_rate_bps(setting.fleet.transmit_power_dbm)
+    assert cost.upload_s == pytest.approx(32 * numbers / rate)
+    assert cost.server_macs == 4 * numbers
+    assert cost.total_s == pytest.approx(
+        np.max(cost.encoding_s + cost.upload_s) + 4 * numbers / setting.server_mac_rate
+    )
+
+
+def test_parity_of_mini_batches_costs_each_sample_only_the_rows_of_its_own_mini_batch() -> None:
+    setting = make_setting(make_federation((12, 12)), coded_samples=20)
+    full, cut = cfl_fb().prepare(setting).upload_cost, codedfedl(mini_batches=4).prepare(setting).upload_cost
+    assert full is not None
+    assert cut is not None
+    assert cut.bits == pytest.approx(full.bits)
+    assert cut.encoding_macs == pytest.approx(full.encoding_macs / 4)
+
+
+def test_rows_that_the_server_has_no_time_for_are_never_made() -> None:
+    setting = make_setting(coded_samples=10_000)
+    prepared = cfl_fb().prepare(setting)
+    capacity = setting.timing(local_steps=1).server_capacity(setting.server_mac_rate, 10_000)
+    assert prepared.device.coded_rows == (capacity,)
+    assert len(prepared.coded[0]) == capacity < 10_000
