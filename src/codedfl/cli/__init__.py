@@ -16,3 +16,9 @@ def main() -> None:
     except InputError as error:
         print(f"codedfl: {error}", file=sys.stderr)
         sys.exit(2)
+    except MemoryError as error:
+        print(
+            f"codedfl: out of memory ({error}): lower features.dimension or coding.coded_samples.".replace(" ()", ""),
+            file=sys.stderr,
+        )
+        sys.exit(2)

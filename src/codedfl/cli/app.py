@@ -104,7 +104,12 @@ def run(
     else:
         settled = load_config(config, overrides)
         folder = RunFolder.create(out or new_run_path(settled.data.dataset), settled)
-    comparison = run_with_progress(folder, quiet=json_)
+    try:
+        comparison = run_with_progress(folder, quiet=json_)
+    except (InputError, MemoryError):
+        if not resume:
+            folder.discard_unused()
+        raise
     if json_:
         print(json.dumps(summarise(comparison)))
     else:

@@ -24,7 +24,7 @@ class ProgressDisplay(Observer):
         self.console = console
         self.lines = verbose and not console.is_terminal
         self.progress = Progress(
-            TextColumn("{task.description:<34}"),
+            TextColumn("{task.description:<34}", markup=False),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),

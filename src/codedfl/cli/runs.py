@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
+from rich.text import Text
 
 from codedfl.cli.progress import ProgressDisplay
 from codedfl.cli.tables import devices_table, results_table, warnings_of
@@ -50,11 +52,11 @@ def print_comparison(comparison: Comparison, folder: RunFolder, console: Console
     if comparison.outcomes:
         console.print(results_table(comparison))
     for warning in warnings_of(comparison):
-        console.print(f"[yellow]note:[/yellow] {warning}", highlight=False)
+        console.print(Text("note: ", style="yellow").append(warning, style="default"))
     if comparison.interrupted:
         console.print(
-            f"stopped early; go on with: codedfl run --resume --out {folder.path}", soft_wrap=True, highlight=False
+            Text(f"stopped early; go on with: codedfl run --resume --out {quote(str(folder.path))}"), soft_wrap=True
         )
     if comparison.outcomes:
-        console.print(f"picture: {folder.path / 'curves.png'}", soft_wrap=True, highlight=False)
-    console.print(f"results: {folder.path}", soft_wrap=True, highlight=False)
+        console.print(Text(f"picture: {folder.path / 'curves.png'}"), soft_wrap=True)
+    console.print(Text(f"results: {folder.path}"), soft_wrap=True)

@@ -29,7 +29,7 @@ def results_table(comparison: Comparison) -> Table:
         f"the centralised optimum has {metric} {reference.score:.4f}" if reference else "no centralised reference"
     )
     table = Table(
-        title=title,
+        title=Text(title, style="table.title"),
         title_justify="left",
         caption="to 90%/95%: simulated seconds until that share of the centralised score; charged: simulated seconds"
         " with encoding and coded upload; MI-DP: bits for an entry of the coded features, for all data",
@@ -88,9 +88,9 @@ def devices_table(comparison: Comparison) -> Table:
     table.add_column("arrives", justify="right")
     for i, device in enumerate(summaries[:MOST_DEVICES]):
         table.add_row(
-            device.name,
+            Text(device.name),
             str(device.samples),
-            _classes(device),
+            Text(_classes(device)),
             f"{setting.fleet.transmit_power_dbm[i]:.1f}",
             f"{probability[i]:.2f}",
         )
@@ -137,19 +137,21 @@ def datasets_table(found: Iterable[DatasetStatus]) -> Table:
     """Return the named datasets and where they are."""
     table = Table()
     for name in ("dataset", "available", "where", "what"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for status in found:
         available = Text("yes", style="green") if status.available else Text("no", style="red")
         where = status.location if status.available else f"{status.location}: {status.hint}"
-        table.add_row(status.name, available, where, status.description)
+        table.add_row(status.name, available, Text(where), status.description)
     return table
 
 
 def schemes_table() -> Table:
     """Return Table I of the paper as it stands in the code."""
-    table = Table()
-    for name in COLUMNS:
-        table.add_column(name)
-    for name in SCHEMES:
-        table.add_row(*(cell.strip("`") for cell in describe(make_scheme(name))))
+    rows = [[cell.strip("`") for cell in describe(make_scheme(name))] for name in SCHEMES]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for name, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True):
+        longest_word = max(len(word) for cell in (name, *cells) for word in cell.split())
+        table.add_column(name, width=None if "each round" in name else longest_word)
+    for row in rows:
+        table.add_row(*row)
     return table

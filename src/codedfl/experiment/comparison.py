@@ -33,7 +33,7 @@ class Comparison:
         experiment: configuration, data, fleet and code.
         evaluator: what measured the models, with the centralised reference.
         outcomes: one for each scheme that ran, in the order of the configuration.
-        wall_time_s: real time that everything took, over all sittings.
+        wall_time_s: real time that everything took, in this sitting.
     """
 
     experiment: Experiment
@@ -60,7 +60,10 @@ class Comparison:
 
     def __getitem__(self, scheme: str) -> RunResult:
         """Return the run of a scheme by its name."""
-        return next(outcome.result for outcome in self.outcomes if outcome.result.scheme.name == scheme)
+        results = {outcome.result.scheme.name: outcome.result for outcome in self.outcomes}
+        if scheme not in results:
+            raise KeyError(f"{scheme!r} is not one of the schemes that ran: {', '.join(results) or 'none'}")
+        return results[scheme]
 
     def predictor(self, scheme: str) -> Predictor:
         """Return the model of a scheme in a form that works on raw inputs."""

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
+from codedfl.errors import InputError
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import MAX_SEED
 
+MAX_COUNT = 10**9
+"""The largest number of anything that is counted: beyond it lie typing errors, and overflow."""
+
+
+def _writable(text: str) -> str:
+    if re.search("[\0\ud800-\udfff]", text):  # the latter stand for bytes that are not UTF-8
+        raise ValueError("it must be UTF-8 text without NUL characters")
+    return text
+
+
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Text = Annotated[str, AfterValidator(_writable)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -24,19 +43,19 @@ class Section(BaseModel):
 class DataConfig(Section):
     """Which data, and which device holds which rows."""
 
-    dataset: str = Field(
+    dataset: Text = Field(
         "digits", description="a named dataset (`codedfl datasets` lists them) or a .npz, .csv or .parquet file"
     )
-    data_dir: str = Field("", description="folder with the named datasets; empty for CODEDFL_DATA, else ./data")
-    target: tuple[str, ...] = Field(
+    data_dir: Text = Field("", description="folder with the named datasets; empty for CODEDFL_DATA, else ./data")
+    target: tuple[Text, ...] = Field(
         (), description="own files: target column(s), or the name of the target array in an .npz"
     )
-    device_column: str = Field("", description="own files: column that says which device a row belongs to")
-    drop: tuple[str, ...] = Field((), description="own files: columns to leave out")
+    device_column: Text = Field("", description="own files: column that says which device a row belongs to")
+    drop: tuple[Text, ...] = Field((), description="own files: columns to leave out")
     task: Literal["auto", "classification", "regression"] = Field(
         "auto", description="own files: auto reads it off the target (numbers: regression, words: classification)"
     )
-    test_file: str = Field("", description="own files: a second file with test data")
+    test_file: Text = Field("", description="own files: a second file with test data")
     test_fraction: float = Field(
         0.3, gt=0, lt=1, description="share of rows to test on, where the data has no test set"
     )
@@ -45,7 +64,7 @@ class DataConfig(Section):
         description="shards sorts by label as the paper does; auto is column if data.device_column is set, else shards",
     )
     dirichlet_alpha: Positive = Field(0.5, description="concentration of the dirichlet partition; small is uneven")
-    devices: int = Field(20, ge=1, description="number of devices N (a partition by column counts them itself)")
+    devices: Count = Field(20, description="number of devices N (a partition by column counts them itself)")
 
 
 class FeaturesConfig(Section):
@@ -54,7 +73,7 @@ class FeaturesConfig(Section):
     map: Literal["auto", "rff", "none"] = Field(
         "auto", description="rff: random Fourier features; auto is rff for images and none for features and own files"
     )
-    dimension: int = Field(100, ge=1, description="number d of random Fourier features")
+    dimension: Count = Field(100, description="number d of random Fourier features")
     gamma: Positive | Literal["scale"] = Field(
         "scale", description="width of the RBF kernel; scale is 1 / (columns * variance)"
     )
@@ -71,7 +90,7 @@ class FeaturesConfig(Section):
 class FleetConfig(Section):
     """Devices and channel (Sec. II-B, VI-A)."""
 
-    file: str = Field(
+    file: Text = Field(
         "", description="CSV with mac_rate and transmit_power_dbm (and name) of each device, instead of a draw"
     )
     mac_rate: Positive = Field(1_536_000.0, description="MAC per second of a device before its factor")
@@ -95,7 +114,7 @@ class FleetConfig(Section):
 class CodingConfig(Section):
     """The coded upload (Sec. III-A)."""
 
-    coded_samples: int = Field(1000, ge=1, description="coded samples c of each device")
+    coded_samples: Count = Field(1000, description="coded samples c of each device")
     noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
         0.1, description="noise variance sigma_i^2, one number or one for each device"
     )
@@ -111,22 +130,22 @@ class CodingConfig(Section):
 class TrainingConfig(Section):
     """Rounds and clock (Sec. III-B to III-D)."""
 
-    local_steps: int = Field(5, ge=1, description="SGD steps tau in a round")
+    local_steps: Count = Field(5, description="SGD steps tau in a round")
     deadline_s: Positive = Field(1.0, description="duration T of a round, seconds")
     total_time_s: Positive = Field(400.0, description="simulated training time of every scheme, seconds")
-    rounds: int = Field(0, ge=0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
-    server_batch: int = Field(
-        0, ge=0, description="coded samples b_s in a step of the server; 0 for the most it has time for"
+    rounds: CountOrZero = Field(0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
+    server_batch: CountOrZero = Field(
+        0, description="coded samples b_s in a step of the server; 0 for the most it has time for"
     )
-    evaluations: int = Field(100, ge=1, description="evaluations along a run, about")
+    evaluations: Count = Field(100, description="evaluations along a run, about")
     initial_std: NonNegative = Field(
         0.0, description="standard deviation of the entries of the first model; 0 for zeros"
     )
     model_norm_bound: NonNegative = Field(
         0.0, description="project the model to this Frobenius norm after every round; 0 for no projection"
     )
-    workers: int = Field(
-        0, ge=0, description="threads, which never change a result; 0 for one a core on large problems"
+    workers: CountOrZero = Field(
+        0, description="threads, which never change a result; 0 for one a core on large problems"
     )
 
 
@@ -165,12 +184,73 @@ class Config(Section):
     coding: CodingConfig = CodingConfig()
     training: TrainingConfig = TrainingConfig()
     learning_rate: LearningRateConfig = LearningRateConfig()
-    options: dict[str, dict[str, Any]] = Field({}, description="options of single schemes")
+    options: dict[str, dict[str, Any]] = Field(
+        {}, validate_default=True, description="options of single schemes; those left out have their defaults"
+    )
 
-    @model_validator(mode="after")
-    def _schemes_exist(self) -> Config:
-        for name in (*self.schemes, *self.options):
-            make_scheme(name, self.options.get(name))
-        if len(set(self.schemes)) < len(self.schemes):
-            raise ValueError("a scheme is named twice: name each once")
-        return self
+    @field_validator("schemes")
+    @classmethod
+    def _schemes_exist(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            make_scheme(name)
+            if names.count(name) > 1:
+                raise InputError(
+                    f"schemes = {json.dumps(names)} is not possible: {name} is named twice, name each once."
+                )
+        return names
+
+    @field_validator("options")
+    @classmethod
+    def _resolve_options(cls, given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Check the options of each scheme and fill the others in, so that a configuration says all that determines a run."""
+        for scheme in given:
+            if scheme not in SCHEMES:
+                raise InputError(no_such_key("options.", scheme, SCHEMES))
+            _check_options(scheme, given[scheme])
+        resolved = {scheme: option_defaults(scheme) | given.get(scheme, {}) for scheme in SCHEMES}
+        return {scheme: options for scheme, options in resolved.items() if options}
+
+
+def option_defaults(scheme: str) -> dict[str, Any]:
+    """Return the options of a scheme with their defaults.
+
+    Example:
+        >>> option_defaults("scfl")
+        {'batch': 'adaptive', 'device_weight': 0.5}
+    """
+    return {name: item.default for name, item in inspect.signature(SCHEMES[scheme]).parameters.items()}
+
+
+def shown_key(key: str) -> str:
+    """Return a key as a sentence can have it: quoted if it is empty or has line ends or the like."""
+    return key if key and key.isprintable() else json.dumps(key)
+
+
+def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
+    """Return the sentence that refuses an unknown key, with the closest known one if any is close.
+
+    Example:
+        >>> no_such_key("data.", "device", ["devices", "task"])
+        'data.device: there is no such key, did you mean data.devices?'
+    """
+    shown = shown_key(key)
+    close = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    if close:
+        return f"{prefix}{shown}: there is no such key, did you mean {prefix}{close[0]}?"
+    return f"{prefix}{shown}: there is no such key; `codedfl config` lists all of them."
+
+
+def _check_options(scheme: str, options: Mapping[str, Any]) -> None:
+    known = option_defaults(scheme)
+    for name, value in options.items():
+        if name not in known:
+            raise InputError(no_such_key(f"options.{scheme}.", name, known))
+        if not isinstance(value, bool | int | float | str) or (isinstance(value, int) and abs(value) > MAX_COUNT):
+            raise InputError(
+                f"options.{scheme}.{name} is not possible: it must be a string, true or false, or a number (at most {MAX_COUNT})."
+            )
+    try:
+        make_scheme(scheme, options)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith("options.") else f"options.{scheme}.{text}") from error

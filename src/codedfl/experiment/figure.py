@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from matplotlib.axes import Axes
@@ -49,20 +50,21 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
     figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    labels: list[Label] = []
-    for outcome in comparison.outcomes:
-        labels.append(_draw_run(axes, outcome.result, clock))
+    curves = [(outcome.result, _finite(outcome.result.curve)) for outcome in comparison.outcomes]
+    labels = [_draw_run(axes, result, curve, clock) for result, curve in curves if curve]
     reference = comparison.evaluator.reference
-    if reference:
+    if reference and math.isfinite(reference.score):
         axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1)
         labels.append((reference.score, "centralised", DARK))
-    low, high = _score_limits([outcome.result for outcome in comparison.outcomes], labels)
-    axes.set_ylim(low, high)
-    _label_ends(axes, labels, low, high)
+    if labels:
+        low, high = _score_limits([curve for _, curve in curves if curve], labels)
+        axes.set_ylim(low, high)
+        _label_ends(axes, labels, low, high)
     accuracy = comparison.evaluator.metric == "accuracy"
     if accuracy:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlim(0, max(_seconds(outcome.result.final, clock) for outcome in comparison.outcomes))
+    latest = max(_seconds(result.final, clock) for result, _ in curves)
+    axes.set_xlim(0, latest or comparison.setting.deadline_s)
     axes.set_xlabel(AXIS_TITLES[clock])
     axes.set_ylabel("test accuracy" if accuracy else "test R²")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
@@ -73,17 +75,22 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
         f"{setting.timing().straggler_ratio(1):.0%} of them late in a round",
         loc="left",
         fontsize=11,
+        parse_math=False,  # a dollar in the name of a file is a dollar
     )
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": "codedfl"})
     return buffer.getvalue()
 
 
-def _draw_run(axes: Axes, result: RunResult, clock: Clock) -> Label:
+def _finite(curve: Sequence[Evaluation]) -> list[Evaluation]:
+    """Leave out what cannot be drawn: a model that overflowed, an R2 of a single test row."""
+    return [point for point in curve if math.isfinite(point.score)]
+
+
+def _draw_run(axes: Axes, result: RunResult, curve: Sequence[Evaluation], clock: Clock) -> Label:
     """Draw one learning curve and return the label for its end."""
     name = result.scheme.name
     colour = COLOURS.get(name, DARK)
-    curve = [point for point in result.curve if math.isfinite(point.score)]
     times = [_seconds(point, clock) for point in curve]
     strong = name == "scfl"
     axes.plot(
@@ -101,12 +108,12 @@ def _seconds(point: Evaluation, clock: Clock) -> float:
     return point.simulated_time_s if clock == "training" else point.everything_charged_s
 
 
-def _score_limits(results: list[RunResult], labels: list[Label]) -> tuple[float, float]:
+def _score_limits(curves: Sequence[Sequence[Evaluation]], labels: list[Label]) -> tuple[float, float]:
     """Choose a range that shows where the schemes differ: the steep start may be cut off, the ends and the best never are."""
     ends = [end for end, _, _ in labels]
-    high = max([*ends, *(point.score for result in results for point in result.curve if math.isfinite(point.score))])
-    early = [result.curve[len(result.curve) // 20].score for result in results]
-    low = min(*ends, max(min(early), high - 5 * max(high - min(ends), 0.01)))
+    high = max([*ends, *(point.score for curve in curves for point in curve)])
+    early = min([*ends, *(curve[len(curve) // 20].score for curve in curves)])
+    low = min([*ends, max(early, high - 5 * max(high - min(ends), 0.01))])
     margin = 0.04 * max(high - low, 1e-3)
     return low - margin, high + margin
 

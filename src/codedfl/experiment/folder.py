@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import platform
+from contextlib import suppress
 from dataclasses import asdict, fields
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from codedfl._version import __version__
 from codedfl.errors import InputError
@@ -20,6 +23,7 @@ from codedfl.experiment.summary import plain, summarise
 from codedfl.files import write_atomically
 from codedfl.training import Evaluation, StepSizeChoice, Trial
 
+SUBFOLDERS = ("checkpoints", "models")
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "pydantic", "matplotlib")
 
 
@@ -48,12 +52,12 @@ class RunFolder:
                 raise InputError(
                     f"{path} exists and is not empty: add --resume to go on with the run in it, or give another --out."
                 )
-            (path / "checkpoints").mkdir(parents=True)
-            (path / "models").mkdir()
+            folder = cls(path, config)
+            folder._make_subfolders()
             write_atomically(path / "config.toml", to_toml(config))
         except OSError as error:
             raise InputError(f"{path} cannot be written ({error.strerror}): give another --out.") from error
-        return cls(path, config)
+        return folder
 
     @classmethod
     def reopen(cls, path: Path) -> RunFolder:
@@ -66,7 +70,25 @@ class RunFolder:
             raise InputError(
                 f"{path} holds no run to resume (no config.toml in it): give the folder of a run with --out."
             )
-        return cls(path, load_config(path / "config.toml"))
+        folder = cls(path, load_config(path / "config.toml"))
+        try:
+            folder._make_subfolders()
+        except OSError as error:
+            raise InputError(f"{path} cannot be written ({error.strerror}): give it the permission.") from error
+        return folder
+
+    def _make_subfolders(self) -> None:
+        for name in SUBFOLDERS:
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+
+    def discard_unused(self) -> None:
+        """Remove the folder if it holds nothing but the configuration, so that a run refused at its start leaves no trace."""
+        subfolders = [self.path / name for name in SUBFOLDERS]
+        if {*self.path.rglob("*")} <= {*subfolders, self.path / "config.toml"}:
+            with suppress(OSError):  # what cannot be removed does no harm
+                (self.path / "config.toml").unlink(missing_ok=True)
+                for folder in (*subfolders, self.path):
+                    folder.rmdir()
 
     @property
     def fingerprint(self) -> str:
@@ -85,17 +107,8 @@ class RunFolder:
         if not path.exists():
             return {}
         try:
-            return {
-                name: StepSizeChoice(
-                    choice["scale"],
-                    tuple(
-                        Trial(trial["scale"], *(_number(trial[key], bad) for key, bad in _DIVERGED.items()))
-                        for trial in choice["trials"]
-                    ),
-                )
-                for name, choice in json.loads(path.read_text()).items()
-            }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return {name: _choice(values) for name, values in json.loads(path.read_text(encoding="utf-8")).items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it to choose the step sizes again.") from error
 
     def keep_step_sizes(self, choices: dict[str, StepSizeChoice]) -> None:
@@ -118,7 +131,15 @@ class RunFolder:
             comparison.predictor(name).save(self.path / "models" / f"{name}.npz")
 
 
-_DIVERGED = {"score": float("-inf"), "loss": float("inf")}
+def _choice(values: dict[str, Any]) -> StepSizeChoice:
+    trials = tuple(
+        Trial(float(trial["scale"]), _number(trial["score"], -math.inf), _number(trial["loss"], math.inf))
+        for trial in values["trials"]
+    )
+    choice = StepSizeChoice(float(values["scale"]), trials)
+    if choice.scale not in [trial.scale for trial in trials]:
+        raise ValueError("a step size that was not tried")
+    return choice
 
 
 def _number(value: float | None, missing: float) -> float:

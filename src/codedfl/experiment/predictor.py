@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,12 +67,15 @@ class Predictor:
             InputError: if the file is not a saved model.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
             task: Task = "classification" if str(arrays["task"]) == "classification" else "regression"
             feature_map = FeatureMap.from_arrays(
                 {name.removeprefix("map."): array for name, array in arrays.items() if name.startswith("map.")}
             )
-            return cls(feature_map, arrays["weights"], task, tuple(str(name) for name in arrays["target_names"]))
-        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            names = tuple(str(name) for name in arrays["target_names"])
+            if arrays["weights"].shape != (feature_map.dimension, len(names)):
+                raise ValueError("its weights do not fit its features and targets")
+            return cls(feature_map, arrays["weights"], task, names)
+        except Exception as error:  # zip files and arrays have many ways to be damaged
             raise InputError(f"{path} is not a model saved by codedfl ({error}): give a file from models/.") from error

@@ -77,6 +77,8 @@ class _Runner:
         _ = evaluator.reference
         self.observer.on_ready(experiment, evaluator)
         schemes = [make_scheme(name, self.config.options.get(name)) for name in self.config.schemes]
+        for scheme in schemes:
+            self._check(scheme, experiment.setting)
         outcomes: list[Outcome] = []
         try:
             choices = self._step_sizes(schemes, experiment.setting)
@@ -91,6 +93,10 @@ class _Runner:
         if self.folder:
             self.folder.write_results(comparison)
         return comparison
+
+    def _check(self, scheme: Scheme, setting: Setting) -> None:
+        """Plan a scheme's rounds: one that cannot run is refused here and not after others have trained for hours."""
+        self._rounds(PreparedScheme(scheme, setting, scheme.device.plan(setting), None, (), None))
 
     def _step_sizes(self, schemes: list[Scheme], setting: Setting) -> list[StepSizeChoice | None]:
         """Choose a step size for every scheme, all on the same held-out rows."""

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from codedfl.cli.tables import datasets_table, devices_table, results_table, schemes_table, warnings_of
+from codedfl.data import DatasetStatus
+from codedfl.experiment import Comparison, Outcome, run
+from codedfl.schemes import SCHEMES
+from tests.support import small_config
+
+
+def text_of(table: Table, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return run(small_config(schemes=list(SCHEMES)))
+
+
+def test_results_in_one_row_a_scheme(comparison: Comparison) -> None:
+    text = text_of(results_table(comparison))
+    rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
+    for outcome in comparison.outcomes:
+        row = rows[outcome.result.scheme.title]
+        assert f"{outcome.result.final.score:.4f}" in row
+        assert f"{outcome.result.final.mean_arrivals:.1f}" in row
+    assert rows["SCFL"][-2] == "4.62"  # log2(601) / 2
+    assert rows["CodedFedL"][-2] == "inf"
+    assert rows["FedAvg"][-2] == "-"
+    assert "never" in rows["DP-CFL"]
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_long_runs_fit_as_well(comparison: Comparison) -> None:
+    def stretched(outcome: Outcome) -> Outcome:
+        result = outcome.result
+        final = replace(result.final, everything_charged_s=123456.0, simulated_time_s=20000.0, bytes_up=99999e6)
+        progress = replace(result.progress, curve=[*result.curve[:-1], final], wall_time_s=12345.6)
+        return replace(outcome, result=replace(result, progress=progress))
+
+    long = replace(comparison, outcomes=tuple(stretched(outcome) for outcome in comparison.outcomes))
+    text = text_of(results_table(long))
+    assert "…" not in text
+    assert "123456" in text
+
+
+def test_a_diverged_scheme_is_never_the_best() -> None:
+    diverged = run(small_config(coding__noise_variance=1e6))
+    table = results_table(diverged)
+    assert [row.style for row in table.rows] == ["bold", ""]
+    assert " diverged " in text_of(table)
+
+
+def test_the_best_is_bold_even_if_all_scores_are_negative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.normal(size=(40, 6)), columns=list("abcdey")).to_csv("own.csv", index=False)
+    noise = run(small_config(data__dataset="own.csv", data__target=["y"], schemes=["fedavg", "dp-cfl"]))
+    assert max(outcome.result.final.score for outcome in noise.outcomes) < 0
+    assert sorted(str(row.style) for row in results_table(noise).rows) == ["", "bold"]
+
+
+def test_devices_are_listed_up_to_a_point(comparison: Comparison) -> None:
+    text = text_of(devices_table(comparison))
+    assert text.count("device-") == 6
+    assert "more" not in text
+    many = run(small_config(data__devices=50, schemes=["dp-cfl"]))
+    assert "and 10 more" in text_of(devices_table(many))
+
+
+def test_a_device_with_many_classes_is_cut_short() -> None:
+    text = text_of(devices_table(run(small_config(data__partition="iid", data__devices=2, schemes=["dp-cfl"]))))
+    assert "..." in text
+
+
+def test_what_deserves_attention_is_said(comparison: Comparison) -> None:
+    assert warnings_of(comparison) == []
+    tuned = run(small_config(schemes=["dp-cfl"], learning_rate__scale="grid", learning_rate__grid=[0.01, 0.02]))
+    chosen, edge = warnings_of(tuned)
+    assert chosen == "step sizes, in units of 1 / L, chosen on held-out training data: DP-CFL 0.02."
+    assert "DP-CFL did best with the step size 0.02 / L at the edge of learning_rate.grid" in edge
+    diverged = warnings_of(run(small_config(schemes=["fedavg"], learning_rate__scale=50)))
+    assert diverged[0].startswith("FedAvg diverged")
+    assert diverged[0].endswith("lower the learning rate.")
+
+
+def test_devices_that_never_arrive_are_named() -> None:
+    deaf = run(small_config(fleet__transmit_power_dbm=[-60, -50], fleet__straggler_ratio=0, schemes=["dp-cfl"]))
+    (note,) = warnings_of(deaf)
+    assert "and 1 more hardly ever make(s) the deadline" in note
+
+
+def test_datasets_with_brackets_in_their_folders() -> None:
+    status = DatasetStatus("mnist", "digits", False, "/data/[/b]", ("x",), "get [them]")
+    text = text_of(datasets_table([status]), width=120)
+    assert "/data/[/b]: get [them]" in text
+    assert " no " in text
+
+
+def test_all_schemes_are_in_the_table_of_schemes() -> None:
+    text = text_of(schemes_table())
+    assert all(f"\n{name} " in text for name in SCHEMES)
+    assert "…" not in text
+    assert "`" not in text

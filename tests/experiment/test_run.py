@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codedfl.errors import InputError
+from codedfl.experiment import Comparison, Observer, RunFolder, curves_csv, run
+from codedfl.training import Scheme
+from tests.support import CLI_SMALL, Cli, StopAfter, assert_same_results, small_config
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what takes most of the time of a small run."""
+    monkeypatch.setattr("codedfl.experiment.figure.draw_curves", lambda *_, **__: b"a picture")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was not interrupted."""
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("codedfl.experiment.figure.draw_curves", lambda *_, **__: b"a picture")
+        run_in(path)
+    return path
+
+
+def rows_of(comparison: Comparison, scheme: str) -> list[str]:
+    return [line for line in curves_csv(comparison).splitlines() if line.startswith(f"{scheme},")]
+
+
+def run_in(path: Path, *, stop_after: int | None = None, **changes: Any) -> Comparison:
+    """Start a run in a folder, or go on with it."""
+    folder = RunFolder.reopen(path) if path.exists() else RunFolder.create(path, small_config(**changes))
+    return run(folder.config, folder=folder, callbacks=() if stop_after is None else (StopAfter(stop_after),))
+
+
+def test_the_same_configuration_gives_the_same_numbers(comparison: Comparison) -> None:
+    again = run(comparison.config)
+    assert curves_csv(again) == curves_csv(comparison)
+    for ours, theirs in zip(again.outcomes, comparison.outcomes, strict=True):
+        assert np.array_equal(ours.result.model, theirs.result.model)
+
+
+def test_another_seed_gives_other_numbers(comparison: Comparison) -> None:
+    assert rows_of(run(small_config(seed=1)), "scfl") != rows_of(comparison, "scfl")
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_number_of_workers_does_not_matter(comparison: Comparison, workers: int) -> None:
+    config = small_config(schemes=comparison.config.schemes, training__workers=workers)
+    assert curves_csv(run(config)) == curves_csv(comparison)
+
+
+def test_neither_the_order_nor_the_company_of_schemes_matters(comparison: Comparison) -> None:
+    other = run(small_config(schemes=["scfl", "codedfedl", "fedavg"]))
+    assert [outcome.result.scheme.name for outcome in other.outcomes] == ["scfl", "codedfedl", "fedavg"]
+    for scheme in other.config.schemes:
+        assert rows_of(other, scheme) == rows_of(comparison, scheme)
+
+
+def test_schemes_meet_the_same_channel(comparison: Comparison) -> None:
+    fedavg, scfl = comparison["fedavg"], comparison["scfl"]
+    for k in range(12):
+        ours, theirs = (result.prepared.device.arrivals.attend(k) for result in (fedavg, scfl))
+        assert np.array_equal(ours.arrived, theirs.arrived)
+        assert np.array_equal(ours.batch_sizes, theirs.batch_sizes)
+    assert fedavg.final.mean_arrivals == scfl.final.mean_arrivals > 0
+    assert np.array_equal(fedavg.progress.ledger.bits_up, scfl.progress.ledger.bits_up)
+
+
+def test_the_first_model_is_the_same_for_all_schemes() -> None:
+    started = run(small_config(training__initial_std=0.1))
+    first = [outcome.result.curve[0].loss for outcome in started.outcomes]
+    assert first[0] == first[1] != run(small_config()).outcomes[0].result.curve[0].loss
+
+
+def test_rounds_follow_from_the_total_time() -> None:
+    timed = run(small_config(training__rounds=0, training__total_time_s=7.9, training__deadline_s=0.5))
+    assert timed["scfl"].final.round == 15
+    assert timed["scfl"].final.simulated_time_s == 7.5
+
+
+def test_the_curve_has_about_as_many_points_as_wanted() -> None:
+    points = [point.round for point in run(small_config(training__rounds=20, training__evaluations=7))["scfl"].curve]
+    assert points == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
+
+
+def test_decay_and_options_reach_the_schemes() -> None:
+    changed = run(small_config(learning_rate__decay_rounds=5.0, options__scfl={"batch": 4, "device_weight": 0.2}))
+    assert changed["scfl"].learning_rate.at(5) == pytest.approx(changed["scfl"].learning_rate.at(0) / 2)
+    assert changed["scfl"].scheme.title == "SCFL (b=4)"
+
+
+@pytest.mark.parametrize("rounds", [1, 12, 13, 17, 24])
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, whole: Path, rounds: int) -> None:
+    stopped = run_in(tmp_path / "parts", stop_after=rounds)
+    assert stopped.interrupted
+    assert stopped.outcomes[-1].result.status == "interrupted"
+    assert stopped.outcomes[-1].result.progress.ledger.rounds == (rounds - 1) % 12 + 1
+    assert len(stopped.outcomes) == 1 + (rounds > 12)
+    assert json.loads((tmp_path / "parts/summary.json").read_text())["schemes"][-1]["status"] == "interrupted"
+    assert (tmp_path / "parts/curves.csv").read_text() == curves_csv(stopped)
+    assert not run_in(tmp_path / "parts").interrupted
+    assert_same_results(tmp_path / "parts", whole)
+
+
+def test_many_interruptions_change_nothing_either(tmp_path: Path) -> None:
+    schemes = ["codedfedl", "scfl", "dp-cfl"]
+    run_in(tmp_path / "whole", schemes=schemes)
+    for _ in range(100):
+        if not run_in(tmp_path / "parts", stop_after=7, schemes=schemes).interrupted:
+            break
+    assert_same_results(tmp_path / "parts", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("rounds", [2, 10, 22])
+def test_tuning_goes_on_where_it_was_interrupted(tmp_path: Path, rounds: int) -> None:
+    tuned: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.1, 0.4], "training__rounds": 8}
+    run_in(tmp_path / "whole", **tuned)
+    stopped = run_in(tmp_path / "parts", stop_after=rounds, **tuned)
+    assert stopped.interrupted
+    assert (tmp_path / "parts/summary.json").exists()
+    assert not run_in(tmp_path / "parts").interrupted
+    assert_same_results(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    run_in(tmp_path / "whole")
+    before = (tmp_path / "whole/curves.csv").read_bytes()
+    assert not run_in(tmp_path / "whole", stop_after=1).interrupted
+    assert (tmp_path / "whole/curves.csv").read_bytes() == before
+
+
+def test_the_workers_may_change_on_resume_but_nothing_else(tmp_path: Path, whole: Path) -> None:
+    run_in(tmp_path / "parts", stop_after=15)
+    config = tmp_path / "parts/config.toml"
+    text = config.read_text()
+    config.write_text(text.replace("workers = 0", "workers = 2"))
+    run_in(tmp_path / "parts", stop_after=2)
+    config.write_text(text.replace("seed = 0", "seed = 1"))
+    with pytest.raises(InputError, match="written under another configuration"):
+        run_in(tmp_path / "parts")
+    config.write_text(text)
+    run_in(tmp_path / "parts")
+    assert_same_results(tmp_path / "parts", whole)
+
+
+def test_each_scheme_gets_the_best_of_the_grid() -> None:
+    tuned = run(small_config(learning_rate__scale="grid", learning_rate__grid=[1e-6, 0.3, 1e6]))
+    for outcome in tuned.outcomes:
+        assert outcome.choice is not None
+        assert outcome.scale == outcome.choice.scale == 0.3
+        assert not outcome.choice.at_edge
+        assert [trial.scale for trial in outcome.choice.trials] == [1e-6, 0.3, 1e6]
+        assert outcome.choice.trials[2].score == -math.inf
+
+
+def test_a_grid_on_which_a_scheme_only_diverges_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"fedavg diverges at every step size of learning_rate.grid = \[1000000.0\]: add"
+    ):
+        run(small_config(learning_rate__scale="grid", learning_rate__grid=[1e6]))
+
+
+def test_divergence_is_reported_and_leaves_the_others_alone(comparison: Comparison) -> None:
+    noisy = run(small_config(coding__noise_variance=1e6))  # of which FedAvg does not know
+    assert noisy["scfl"].status == "diverged"
+    assert "coding.noise_variance" in noisy["scfl"].message
+    assert noisy["fedavg"].status == "completed"
+    assert rows_of(noisy, "fedavg") == rows_of(comparison, "fedavg")
+    everything = run(small_config(learning_rate__scale=50))
+    assert not everything.interrupted
+    for outcome in everything.outcomes:
+        assert outcome.result.status == "diverged"
+        assert "diverged" in outcome.result.message
+        assert "lower the learning rate" in outcome.result.message
+
+
+def test_a_bound_on_the_model_keeps_it_finite() -> None:
+    bounded = run(small_config(learning_rate__scale=50, training__model_norm_bound=3.0))
+    for outcome in bounded.outcomes:
+        assert np.linalg.norm(outcome.result.last_model) <= 3.0 + 1e-5
+        assert all(math.isfinite(point.loss) for point in outcome.result.curve)
+
+
+class NeverTrain(Observer):
+    """Fails if any scheme gets as far as its rounds."""
+
+    def callbacks(self, scheme: Scheme) -> tuple[()]:
+        raise AssertionError(f"{scheme.name} trains although another scheme cannot")
+
+
+@pytest.mark.parametrize("scale", [0.5, "grid"])
+def test_a_scheme_that_cannot_run_is_refused_before_any_other_trains(scale: float | str) -> None:
+    config = small_config(
+        schemes=["fedavg", "codedfedl"],
+        training__rounds=0,
+        training__total_time_s=1.0,
+        options__codedfedl={"deadline": "free"},
+        coding__coded_samples=1,
+        learning_rate__scale=scale,
+    )
+    with pytest.raises(InputError, match=r"codedfedl|deadline = 'free'"):
+        run(config, observer=NeverTrain())
+
+
+def test_a_total_time_shorter_than_a_round_is_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"training.total_time_s = 0.5 is shorter than one round of fedavg \(1 s\): raise"
+    ):
+        run(small_config(training__rounds=0, training__total_time_s=0.5), observer=NeverTrain())
+
+
+SLOW_SECOND_SCHEME = """
+import time
+from codedfl.cli import main
+from codedfl.training import Checkpoint
+
+write = Checkpoint.on_round
+
+def on_round(self, progress):
+    self.every_s = 0.0
+    write(self, progress)
+    if self.path.stem == "scfl":
+        time.sleep(0.05)
+
+Checkpoint.on_round = on_round
+main()
+"""
+"""The command line, with a checkpoint after every round and a second scheme that takes its time."""
+
+MANY_ROUNDS = "200"
+
+
+def start_and_signal(out: Path, number: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """Start a run, and send the signal in the middle of its second scheme."""
+    command = [sys.executable, "-c", SLOW_SECOND_SCHEME, "run", *CLI_SMALL, "--rounds", MANY_ROUNDS, "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not (out / "checkpoints/scfl.npz").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(process.pid, number)
+        output, errors = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
+def test_a_killed_run_resumes_bit_for_bit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+) -> None:
+    run_in(tmp_path / "whole", training__rounds=int(MANY_ROUNDS))
+    ended = start_and_signal(tmp_path / "parts", number)
+    if number == signal.SIGKILL:
+        assert ended.returncode == -signal.SIGKILL
+        assert not (tmp_path / "parts/curves.csv").exists()
+    else:
+        assert ended.returncode == 130
+        assert "Traceback" not in ended.stderr
+        assert f"stopped early; go on with: codedfl run --resume --out {tmp_path / 'parts'}\n" in ended.stdout
+        summary = json.loads((tmp_path / "parts/summary.json").read_text())
+        assert [scheme["status"] for scheme in summary["schemes"]] == ["completed", "interrupted"]
+        assert 0 < summary["schemes"][1]["rounds"] < int(MANY_ROUNDS)
+        whole = (tmp_path / "whole/curves.csv").read_text()
+        assert whole.startswith((tmp_path / "parts/curves.csv").read_text())
+    assert Cli(monkeypatch, capsys)("run", "--resume", "--out", str(tmp_path / "parts")).code == 0
+    assert_same_results(tmp_path / "parts", tmp_path / "whole")
