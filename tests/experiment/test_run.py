@@ -166,11 +166,11 @@ def test_each_scheme_gets_the_best_of_the_grid() -> None:
         assert outcome.choice.trials[2].score == -math.inf
 
 
-def test_a_grid_on_which_a_scheme_only_diverges_is_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"fedavg diverges at every step size of learning_rate.grid = \[1000000.0\]: add"
-    ):
-        run(small_config(learning_rate__scale="grid", learning_rate__grid=[1e6]))
+def test_a_scheme_that_diverges_on_the_whole_grid_is_reported_and_the_comparison_goes_on() -> None:
+    tuned = run(small_config(learning_rate__scale="grid", learning_rate__grid=[2e6, 1e6]))
+    assert len(tuned.outcomes) == len(tuned.config.schemes)
+    assert {outcome.result.status for outcome in tuned.outcomes} == {"diverged"}
+    assert {outcome.scale for outcome in tuned.outcomes} == {1e6}
 
 
 def test_divergence_is_reported_and_leaves_the_others_alone(comparison: Comparison) -> None:

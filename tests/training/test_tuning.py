@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codedfl.errors import InputError
 from codedfl.schemes import fedavg
 from codedfl.training import (
     Callback,
@@ -49,9 +48,10 @@ def test_a_best_at_the_edge_is_told() -> None:
     assert StepSizeChoice(0.4, trials).at_edge
 
 
-def test_when_every_step_size_diverges_the_search_says_so() -> None:
-    with pytest.raises(InputError, match=r"fedavg diverges at every step size of learning_rate.grid = \[50.0, 100.0\]"):
-        choose_step_size(fedavg().prepare(SETTING), (50.0, 100.0), 60)
+def test_when_every_step_size_diverges_the_smallest_is_left() -> None:
+    choice = choose_step_size(fedavg().prepare(SETTING), (100.0, 50.0), 60)
+    assert choice.scale == 50.0
+    assert all(trial.score == -np.inf for trial in choice.trials)
 
 
 class StopNow(Callback):

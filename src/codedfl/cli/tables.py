@@ -107,12 +107,9 @@ def _classes(device: DeviceSummary) -> str:
 def warnings_of(comparison: Comparison) -> list[str]:
     """Return, in plain words, what a reader of the table should know."""
     notes = []
-    setting = comparison.setting
-    probability = setting.timing().arrival_probability(1)
-    rare = [setting.federation.device_names[i] for i in np.flatnonzero(probability < HARDLY_EVER)]
-    if rare:
+    for rare, titles in _rare_devices(comparison).items():
         notes.append(
-            f"{_listed(rare)} hardly ever make(s) the deadline: their samples reach the model through coded data alone."
+            f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
         )
     if any(outcome.choice for outcome in comparison.outcomes):
         chosen = ", ".join(f"{outcome.result.scheme.title} {outcome.scale:g}" for outcome in comparison.outcomes)
@@ -127,6 +124,18 @@ def warnings_of(comparison: Comparison) -> list[str]:
                 " a wider grid might do better."
             )
     return notes
+
+
+def _rare_devices(comparison: Comparison) -> dict[tuple[str, ...], list[str]]:
+    """Return which devices hardly ever arrive, and in which schemes."""
+    names = comparison.setting.federation.device_names
+    found: dict[tuple[str, ...], list[str]] = {}
+    for outcome in comparison.outcomes:
+        plan = outcome.result.prepared.device
+        rare = tuple(names[i] for i in np.flatnonzero(plan.arrivals.probability < HARDLY_EVER))
+        if rare and plan.broadcasts:
+            found.setdefault(rare, []).append(outcome.result.scheme.title)
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -139,7 +139,7 @@ class TrainingConfig(Section):
     )
     evaluations: Count = Field(100, description="evaluations along a run, about")
     initial_std: NonNegative = Field(
-        0.0, description="standard deviation of the entries of the first model; 0 for zeros"
+        0.0, le=1e6, description="standard deviation of the entries of the first model; 0 for zeros"
     )
     model_norm_bound: NonNegative = Field(
         0.0, description="project the model to this Frobenius norm after every round; 0 for no projection"

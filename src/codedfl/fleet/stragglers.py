@@ -39,15 +39,16 @@ def bandwidth_for_straggler_ratio(timing: RoundTiming, batch: npt.ArrayLike, rat
         47777
     """
     if not 0 < ratio < 1:
-        raise InputError(f"straggler_ratio = {ratio} must be above 0 and below 1.")
+        raise InputError(f"fleet.straggler_ratio = {ratio} must be above 0 and below 1.")
     window = timing.upload_window_s(count_vector("batch", batch, timing.fleet.devices))
     open_window = window > 0
     never = np.count_nonzero(~open_window) / window.size
     if ratio <= never:
+        remedy = f"choose a ratio above {never:g} and below 1, " if never < 1 else ""
         raise InputError(
-            f"straggler_ratio = {ratio} is not attainable: {np.count_nonzero(~open_window)} of {window.size} device(s) "
-            f"have no time left to upload at any bandwidth, so choose a ratio above {never:g} and below 1, a longer "
-            "deadline or smaller batches."
+            f"fleet.straggler_ratio = {ratio} is not attainable, as {np.count_nonzero(~open_window)} of {window.size} device(s) "
+            f"have no time left to upload at any bandwidth: {remedy}give a longer training.deadline_s, smaller batches or a "
+            "smaller model."
         )
     attenuation = timing.attenuation[open_window]
     window = window[open_window]

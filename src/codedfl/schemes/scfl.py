@@ -37,5 +37,10 @@ def scfl(batch: int | Literal["adaptive"] = "adaptive", device_weight: float = 0
 
 
 def scfl_fixed(batch: int = 32, device_weight: float = 0.5) -> Scheme:
-    """Build SCFL with a constant batch ``b_k^i = batch``, the variant of Fig. 3 in the paper."""
+    """Build SCFL with a constant batch ``b_k^i = batch``, the variant of Fig. 3 in the paper.
+
+    Args:
+        batch: the batch of every device.
+        device_weight: share of the devices in the update; the paper has 1/2.
+    """
     return replace(scfl(batch, device_weight), name="scfl-fixed")

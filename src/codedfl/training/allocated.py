@@ -51,7 +51,7 @@ class AllocatedGradient:
             for i, samples in enumerate(setting.federation.samples)
         )
         sizes = np.array([[len(part) for part in parts] for parts in cuts])
-        coded = np.array([len(part) for part in np.array_split(np.arange(setting.code.coded_samples), batches)])
+        coded = setting.code.coded_samples // batches + (np.arange(batches) < setting.code.coded_samples % batches)
         timing = setting.timing(local_steps=1)
         allocation = allocate(
             timing,

@@ -25,15 +25,22 @@ An update of a device that rarely arrives is weighted by one over its arrival pr
 factor is far above what one makes.
 """
 
+MOST_ROUNDS = 10**9
+
 
 def rounds_within(prepared: PreparedScheme, total_time_s: float) -> int:
     """Return how many rounds fit in a training time.
 
     Raises:
-        InputError: if not even one does.
+        InputError: if not even one does, or more than anyone could mean.
     """
     duration = prepared.device.arrivals.duration_s
-    rounds = int(total_time_s / duration + 1e-9)
+    rounds = int(min(total_time_s / duration + 1e-9, MOST_ROUNDS + 1))
+    if rounds > MOST_ROUNDS:
+        raise InputError(
+            f"training.total_time_s = {total_time_s:g} has room for more than {MOST_ROUNDS} rounds of {duration:g} s: lower it "
+            "or raise training.deadline_s."
+        )
     if rounds < 1:
         raise InputError(
             f"training.total_time_s = {total_time_s} is shorter than one round of {prepared.scheme.name} ({duration:g} s): "

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from codedfl.errors import InputError
 from codedfl.training.callbacks import Callback, StopTraining
 from codedfl.training.evaluation import Evaluator
 from codedfl.training.learning_rate import LearningRate
@@ -67,6 +66,7 @@ def choose_step_size(
 
     The scheme trains once for each step size, and the model that it returns is scored on its setting's test set: prepare it in a
     `validation_setting`, so that the real test data plays no role. Ties go to the lower training loss.
+    If every step size diverges, the smallest is returned, and the run that uses it will say so.
 
     Args:
         prepared: what to tune, in the setting to tune it in.
@@ -81,7 +81,6 @@ def choose_step_size(
         The choice, with all trials.
 
     Raises:
-        InputError: if every step size diverges.
         StopTraining: if a callback stopped a run.
     """
     evaluator = Evaluator(prepared.setting)
@@ -104,10 +103,5 @@ def choose_step_size(
         trials.append(trial)
         if on_trial:
             on_trial(trial)
-    best = max(trials, key=lambda trial: (trial.score, -trial.loss))
-    if best.score == -math.inf:
-        raise InputError(
-            f"{prepared.scheme.name} diverges at every step size of learning_rate.grid = {list(grid)}: add smaller ones, lower"
-            " coding.noise_variance, or set training.model_norm_bound."
-        )
+    best = max(trials, key=lambda trial: (trial.score, -trial.loss, -trial.scale))
     return StepSizeChoice(best.scale, tuple(trials))

@@ -13,7 +13,7 @@ from codedfl.experiment import build_experiment
 from codedfl.schemes import scfl
 from codedfl.training import Evaluator, LearningRate, train
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "mnist.toml"
+EXAMPLE = Path(__file__).parents[1] / "examples" / "mnist.toml"
 
 
 @pytest.mark.data
