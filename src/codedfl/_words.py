@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -27,3 +28,22 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
     """
     close = get_close_matches(word, options, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def shown_key(key: str) -> str:
+    """Return a key as a sentence can have it: quoted if it is empty or has line ends or the like."""
+    return key if key and key.isprintable() else json.dumps(key)
+
+
+def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
+    """Return the sentence that refuses an unknown key, with the closest known one if any is close.
+
+    Example:
+        >>> no_such_key("data.", "device", ["devices", "task"])
+        'data.device: there is no such key, did you mean data.devices?'
+    """
+    shown = shown_key(key)
+    close = get_close_matches(key, list(known), n=1, cutoff=0.5)
+    if close:
+        return f"{prefix}{shown}: there is no such key, did you mean {prefix}{close[0]}?"
+    return f"{prefix}{shown}: there is no such key; `codedfl config` lists all of them."

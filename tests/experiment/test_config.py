@@ -7,9 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from codedfl._words import no_such_key
 from codedfl.errors import InputError
 from codedfl.experiment import Config, parse_config
-from codedfl.experiment.config import MAX_COUNT, Section, no_such_key, option_defaults
+from codedfl.experiment.config import Section
+from codedfl.experiment.options import MAX_COUNT, option_defaults
 from codedfl.schemes import SCHEMES
 from codedfl.streams import MAX_SEED
 from tests.support import refusal_of

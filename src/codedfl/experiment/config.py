@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
+from codedfl._words import no_such_key
 from codedfl.errors import InputError
+from codedfl.experiment.options import MAX_COUNT, check_options, option_defaults
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import MAX_SEED
-
-MAX_COUNT = 10**9
-"""The largest number of anything that is counted: beyond it lie typing errors, and overflow."""
 
 
 def _writable(text: str) -> str:
@@ -206,51 +202,6 @@ class Config(Section):
         for scheme in given:
             if scheme not in SCHEMES:
                 raise InputError(no_such_key("options.", scheme, SCHEMES))
-            _check_options(scheme, given[scheme])
+            check_options(scheme, given[scheme])
         resolved = {scheme: option_defaults(scheme) | given.get(scheme, {}) for scheme in SCHEMES}
         return {scheme: options for scheme, options in resolved.items() if options}
-
-
-def option_defaults(scheme: str) -> dict[str, Any]:
-    """Return the options of a scheme with their defaults.
-
-    Example:
-        >>> option_defaults("scfl")
-        {'batch': 'adaptive', 'device_weight': 0.5}
-    """
-    return {name: item.default for name, item in inspect.signature(SCHEMES[scheme]).parameters.items()}
-
-
-def shown_key(key: str) -> str:
-    """Return a key as a sentence can have it: quoted if it is empty or has line ends or the like."""
-    return key if key and key.isprintable() else json.dumps(key)
-
-
-def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
-    """Return the sentence that refuses an unknown key, with the closest known one if any is close.
-
-    Example:
-        >>> no_such_key("data.", "device", ["devices", "task"])
-        'data.device: there is no such key, did you mean data.devices?'
-    """
-    shown = shown_key(key)
-    close = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-    if close:
-        return f"{prefix}{shown}: there is no such key, did you mean {prefix}{close[0]}?"
-    return f"{prefix}{shown}: there is no such key; `codedfl config` lists all of them."
-
-
-def _check_options(scheme: str, options: Mapping[str, Any]) -> None:
-    known = option_defaults(scheme)
-    for name, value in options.items():
-        if name not in known:
-            raise InputError(no_such_key(f"options.{scheme}.", name, known))
-        if not isinstance(value, bool | int | float | str) or (isinstance(value, int) and abs(value) > MAX_COUNT):
-            raise InputError(
-                f"options.{scheme}.{name} is not possible: it must be a string, true or false, or a number (at most {MAX_COUNT})."
-            )
-    try:
-        make_scheme(scheme, options)
-    except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith("options.") else f"options.{scheme}.{text}") from error

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from codedfl._reading import read_npz
 from codedfl.arrays import FloatArray
 from codedfl.data import FeatureMap, Task
 from codedfl.errors import InputError
@@ -67,15 +68,13 @@ class Predictor:
             InputError: if the file is not a saved model.
         """
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            task: Task = "classification" if str(arrays["task"]) == "classification" else "regression"
+            arrays = read_npz(Path(path), required=("weights", "task", "target_names"), optional=None)
             feature_map = FeatureMap.from_arrays(
                 {name.removeprefix("map."): array for name, array in arrays.items() if name.startswith("map.")}
             )
-            names = tuple(str(name) for name in arrays["target_names"])
-            if arrays["weights"].shape != (feature_map.dimension, len(names)):
-                raise ValueError("its weights do not fit its features and targets")
-            return cls(feature_map, arrays["weights"], task, names)
-        except Exception as error:  # zip files and arrays have many ways to be damaged
+            task, names = str(arrays["task"]), tuple(str(name) for name in arrays["target_names"].ravel())
+            if arrays["weights"].shape != (feature_map.dimension, len(names)) or task not in get_args(Task):
+                raise InputError("its weights do not fit its features and targets")
+        except InputError as error:
             raise InputError(f"{path} is not a model saved by codedfl ({error}): give a file from models/.") from error
+        return cls(feature_map, arrays["weights"], cast(Task, task), names)
