@@ -191,3 +191,29 @@ def test_bad_input_is_refused(coded_samples: int, noise: float, label_noise: flo
             label_noise_variance=label_noise,
             rng=np.random.default_rng(0),
         )
+
+
+def test_clipping_bounds_every_sample_and_scales_its_label_with_it() -> None:
+    rng = np.random.default_rng(3)
+    X, Y = rng.standard_normal((50, 4)) * 2, rng.standard_normal((50, 2))
+    norms = np.linalg.norm(X, axis=1)
+    assert 5 < np.sum(norms > 3) < 45, "some samples must be clipped and some not"
+    joined = Rows(X, Y).clipped(3.0).joined()
+    np.testing.assert_allclose(joined, np.hstack([X, Y]) * np.minimum(1, 3 / norms)[:, None])
+    assert np.linalg.norm(joined[:, :4], axis=1).max() <= 3 * (1 + 1e-12)
+
+
+def test_clipping_keeps_a_weight_that_is_small_enough() -> None:
+    clipped = Rows(np.array([[10.0], [10.0]]), np.ones((2, 1)), np.array([0.05, 0.5])).clipped(1.0)
+    assert clipped.weights is not None
+    np.testing.assert_allclose(clipped.weights, [0.05, 0.1])
+
+
+def test_encoding_with_clipping_is_encoding_of_clipped_samples() -> None:
+    rows = Rows(np.random.default_rng(4).standard_normal((30, 3)), np.ones((30, 1)))
+    a = encode(rows, 7, noise_variance=0.1, clip_norm=1.0, rng=np.random.default_rng(0))
+    b = encode(rows.clipped(1.0), 7, noise_variance=0.1, rng=np.random.default_rng(0))
+    assert np.array_equal(a.features, b.features)
+    assert np.array_equal(a.labels, b.labels)
+    with pytest.raises(InputError, match="clip_norm = -1"):
+        encode(rows, 7, noise_variance=0.1, clip_norm=-1.0, rng=np.random.default_rng(0))

@@ -17,7 +17,7 @@ from tests.support import folder_contents, small_config
 def test_a_new_folder_holds_the_configuration(tmp_path: Path) -> None:
     config = small_config(options__scfl={"batch": 3})
     folder = RunFolder.create(tmp_path / "a/b", config)
-    assert {path.name for path in folder.path.iterdir()} == {"config.toml", "checkpoints", "models"}
+    assert {path.name for path in folder.path.iterdir()} == {"config.toml", "checkpoints", "curves", "models"}
     assert RunFolder.reopen(folder.path).config == config
     assert RunFolder.reopen(folder.path).fingerprint == folder.fingerprint
 

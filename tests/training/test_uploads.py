@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,3 +50,19 @@ def test_rows_that_the_server_has_no_time_for_are_never_made() -> None:
     capacity = setting.timing(local_steps=1).server_capacity(setting.server_mac_rate, 10_000)
     assert prepared.device.coded_rows == (capacity,)
     assert len(prepared.coded[0]) == capacity < 10_000
+
+
+@pytest.mark.parametrize("encoder", ["direct", "gram"])
+def test_clipping_reaches_the_coded_data_and_leaves_the_devices_alone(encoder: str) -> None:
+    """With c large the coded second moment is that of the clipped samples: entrywise within 4.5 Wishart standard errors."""
+    setting = make_setting(coded_samples=20_000, noise_variance=0.0, encoder=encoder)
+    clipped = replace(setting, code=replace(setting.code, clip_norm=0.5))
+    X = clipped.federation.features
+    weights = np.minimum(1, 0.5 / np.linalg.norm(X, axis=1))
+    assert weights.min() < 1
+    expected = (X * weights[:, None]).T @ (X * weights[:, None])
+    coded = scfl().prepare(clipped).coded[0].features
+    error = np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / 20_000)
+    assert (np.abs(coded.T @ coded / 20_000 - expected) / error).max() < 4.5
+    plain, limited = (scfl().prepare(s).device.update(1, 0, 3, np.zeros((3, 2)), 0.1) for s in (setting, clipped))
+    assert np.array_equal(plain, limited)

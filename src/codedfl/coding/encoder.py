@@ -38,6 +38,7 @@ def encode(
     *,
     noise_variance: float,
     label_noise_variance: float = 0.0,
+    clip_norm: float | None = None,
     rng: np.random.Generator,
 ) -> CodedData:
     """Encode one device's data (Sec. III-A).
@@ -54,6 +55,7 @@ def encode(
         coded_samples: ``c``.
         noise_variance: ``sigma_i^2``.
         label_noise_variance: variance of noise on the coded labels; the paper has none.
+        clip_norm: ``B``, to which the norm of every sample is clipped first; None for no clipping.
         rng: the source of ``G_i`` and ``N_i``.
 
     Returns:
@@ -68,6 +70,8 @@ def encode(
     require_at_least("coded_samples", coded_samples, 1)
     require_non_negative("noise_variance", noise_variance)
     require_non_negative("label_noise_variance", label_noise_variance)
+    if clip_norm is not None:
+        rows = rows.clipped(clip_norm)
     features = np.zeros((coded_samples, rows.features.shape[1]), rows.features.dtype)
     labels = np.zeros((coded_samples, rows.labels.shape[1]), rows.labels.dtype)
     for start in range(0, coded_samples, CODED_BLOCK):

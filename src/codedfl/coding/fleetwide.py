@@ -28,6 +28,7 @@ def encode_all(
     streams: Streams,
     batch: int = 0,
     encoder: EncoderName = "auto",
+    clip_norm: float | None = None,
     gram: Gram | None = None,
     workers: Workers | None = None,
 ) -> CodedData:
@@ -42,7 +43,8 @@ def encode_all(
         batch: which coded batch this is, for schemes that have several.
         encoder: ``direct`` draws every ``G_i`` as devices do; ``gram`` draws the sum from its law; ``auto`` takes the one with
             less arithmetic.
-        gram: the Gram matrix of ``devices``, where it is at hand.
+        clip_norm: ``B``, to which the norm of every sample is clipped first; None for no clipping.
+        gram: the Gram matrix of ``devices`` (clipped, if they are to be), where it is at hand.
         workers: threads to spread devices or blocks over.
 
     Returns:
@@ -55,6 +57,8 @@ def encode_all(
             )
         for variance in variances:
             require_non_negative(name, float(variance))
+    if clip_norm is not None:
+        devices = [rows.clipped(clip_norm) for rows in devices]
     workers = workers or Workers(1)
     dtype = devices[0].features.dtype
     if encoder == "auto":

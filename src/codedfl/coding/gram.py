@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from codedfl._checks import require_positive
 from codedfl.arrays import FloatArray
 from codedfl.parallel import Workers, one_blas_thread
 
@@ -45,6 +46,21 @@ class Rows:
         if self.weights is not None:
             joined *= self.weights[:, None].astype(joined.dtype)
         return joined
+
+    def clipped(self, bound: float) -> Rows:
+        """Weight every sample down to ``||w x|| <= bound``, its label with it, which a worst-case privacy guarantee needs.
+
+        Features and label get the same weight ``min(w, bound / ||x||)``, so that a clipped sample still says the truth about the
+        model, only less loudly.
+
+        Example:
+            >>> Rows(np.array([[3.0, 4.0], [0.0, 0.5]]), np.ones((2, 1))).clipped(2.5).joined().tolist()
+            [[1.5, 2.0, 0.5], [0.0, 0.5, 1.0]]
+        """
+        require_positive("clip_norm", bound)
+        norms = np.linalg.norm(self.features, axis=1)
+        largest = bound / np.maximum(norms, bound)
+        return Rows(self.features, self.labels, largest if self.weights is None else np.minimum(self.weights, largest))
 
     def blocks(self, size: int) -> Iterator[Rows]:
         """Cut into consecutive blocks of at most ``size`` rows, as views."""

@@ -80,6 +80,7 @@ def build_experiment(config: Config) -> Experiment:
             _per_device("coding.noise_variance", config.coding.noise_variance, federation.devices),
             _per_device("coding.label_noise_variance", config.coding.label_noise_variance, federation.devices),
             config.coding.encoder,
+            config.coding.clip_norm or None,
         ),
         local_steps=config.training.local_steps,
         deadline_s=config.training.deadline_s,

@@ -121,6 +121,10 @@ class CodingConfig(Section):
         "auto",
         description="direct draws the projection as a device does; gram draws from the same law; auto: less work",
     )
+    clip_norm: NonNegative = Field(
+        0.0,
+        description="clip the norm of every sample to this before encoding; 0 for no clipping, and no worst-case guarantee",
+    )
 
 
 class TrainingConfig(Section):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import platform
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -21,9 +19,9 @@ from codedfl.experiment.config import Config
 from codedfl.experiment.config_files import load_config, to_toml
 from codedfl.experiment.summary import plain, summarise
 from codedfl.files import write_atomically
-from codedfl.training import Evaluation, StepSizeChoice, Trial
+from codedfl.training import StepSizeChoice, Trial, curves_to_csv
 
-SUBFOLDERS = ("checkpoints", "models")
+SUBFOLDERS = ("checkpoints", "curves", "models")
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "pydantic", "matplotlib")
 
 
@@ -101,6 +99,10 @@ class RunFolder:
         """Return where the checkpoint of a scheme is."""
         return self.path / "checkpoints" / f"{scheme}.npz"
 
+    def curve(self, scheme: str) -> Path:
+        """Return where the learning curve of a scheme is written while it grows."""
+        return self.path / "curves" / f"{scheme}.csv"
+
     def step_sizes(self) -> dict[str, StepSizeChoice]:
         """Return the step sizes chosen so far."""
         path = self.path / "step_sizes.json"
@@ -148,14 +150,7 @@ def _number(value: float | None, missing: float) -> float:
 
 def curves_csv(comparison: Comparison) -> str:
     """Return all learning curves as CSV, one row an evaluation."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    names = [item.name for item in fields(Evaluation)]
-    writer.writerow(["scheme", *names])
-    for outcome in comparison.outcomes:
-        for point in outcome.result.curve:
-            writer.writerow([outcome.result.scheme.name, *(getattr(point, name) for name in names)])
-    return text.getvalue()
+    return curves_to_csv((outcome.result.scheme.name, outcome.result.curve) for outcome in comparison.outcomes)
 
 
 def _versions(comparison: Comparison) -> dict[str, object]:

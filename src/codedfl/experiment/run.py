@@ -19,6 +19,7 @@ from codedfl.training import (
     Evaluator,
     LearningRate,
     PreparedScheme,
+    Recorder,
     Scheme,
     Setting,
     StepSizeChoice,
@@ -133,11 +134,11 @@ class _Runner:
         self.observer.on_stage(f"preparing {scheme.title}")
         prepared = scheme.prepare(experiment.setting)
         rounds = self._rounds(prepared)
-        checkpoints: tuple[Callback, ...] = ()
+        records: tuple[Callback, ...] = ()
         resume = None
         if self.folder:
             path, fingerprint = self.folder.checkpoint(scheme.name), self.folder.fingerprint
-            checkpoints = (Checkpoint(path, fingerprint),)
+            records = (Checkpoint(path, fingerprint), Recorder(self.folder.curve(scheme.name), scheme.name))
             resume = load_checkpoint(path, prepared, fingerprint) if path.exists() else None
         result = train(
             prepared,
@@ -147,7 +148,7 @@ class _Runner:
             evaluate_every=max(1, rounds // self.config.training.evaluations),
             model_norm_bound=self.config.training.model_norm_bound or None,
             initial_model=_initial_model(experiment),
-            callbacks=(*self.callbacks, *self.observer.callbacks(scheme), *checkpoints),
+            callbacks=(*self.callbacks, *self.observer.callbacks(scheme), *records),
             resume=resume,
         )
         return Outcome(result, scale, choice)

@@ -9,6 +9,7 @@ from codedfl.training.evaluation import Evaluator, Reference
 from codedfl.training.learning_rate import LearningRate
 from codedfl.training.ledger import Ledger
 from codedfl.training.loop import rounds_within, train
+from codedfl.training.recording import Recorder, curves_to_csv
 from codedfl.training.result import Evaluation, Progress, RunResult, Status
 from codedfl.training.sampling import bernoulli_batches
 from codedfl.training.scheme import PreparedScheme, Scheme, SchemeState
@@ -39,6 +40,7 @@ __all__ = [
     "ParityGradient",
     "PreparedScheme",
     "Progress",
+    "Recorder",
     "Reference",
     "RunResult",
     "Scheme",
@@ -57,6 +59,7 @@ __all__ = [
     "accumulate_gradients",
     "bernoulli_batches",
     "choose_step_size",
+    "curves_to_csv",
     "load_checkpoint",
     "rounds_within",
     "save_checkpoint",

@@ -29,15 +29,19 @@ class Code:
         noise_variance: ``sigma_i^2`` of each device, (N,).
         label_noise_variance: variance of noise on the coded labels of each device, (N,); the paper has none.
         encoder: how the coded data is drawn; see `codedfl.coding.encode_all`.
+        clip_norm: ``B``, to which the norm of every sample is clipped before encoding; None for no clipping.
     """
 
     coded_samples: int
     noise_variance: FloatArray
     label_noise_variance: FloatArray
     encoder: EncoderName = "auto"
+    clip_norm: float | None = None
 
     def __post_init__(self) -> None:
         require_at_least("coding.coded_samples", self.coded_samples, 1)
+        if self.clip_norm is not None:
+            require_positive("coding.clip_norm", self.clip_norm)
         for name, values in (
             ("coding.noise_variance", self.noise_variance),
             ("coding.label_noise_variance", self.label_noise_variance),

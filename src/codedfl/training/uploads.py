@@ -77,7 +77,8 @@ class CodedUpload:
         """Encode on all devices and sum at the server, for every coded batch of the plan."""
         code, devices = setting.code, range(setting.federation.devices)
         on = 1.0 if self.noise else 0.0
-        known_gram = setting.known_gram if plan.coded_for_all and code.encoder != "direct" else None
+        as_they_are = plan.coded_for_all and code.clip_norm is None
+        known_gram = setting.known_gram if as_they_are and code.encoder != "direct" else None
         coded = []
         samples_coded_with = np.zeros(len(devices))
         for batch, rows in enumerate(plan.coded_rows):
@@ -92,6 +93,7 @@ class CodedUpload:
                     streams=setting.streams,
                     batch=batch,
                     encoder=code.encoder,
+                    clip_norm=code.clip_norm,
                     gram=known_gram,
                     workers=setting.workers,
                 )
