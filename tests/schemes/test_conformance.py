@@ -186,6 +186,15 @@ def test_a_step_too_large_is_reported_as_divergence(name: str) -> None:
     assert result.progress.state.round < 200
 
 
+def test_divergence_in_threads_warns_no_one(name: str) -> None:
+    with Workers(2) as workers:
+        setting = replace(make_setting(make_federation(dtype=np.float32), power_dbm=ALWAYS_DBM), workers=workers)
+        result = train(
+            prepare(name, setting), LearningRate(1e18), 20, evaluate_every=20
+        )  # a warning would be an error here
+    assert result.status == "diverged"
+
+
 def test_a_norm_bound_keeps_the_model_bounded(name: str) -> None:
     prepared = prepare(name, make_setting(power_dbm=ALWAYS_DBM))
     result = train(prepared, LearningRate(5.0), 50, model_norm_bound=2.0)

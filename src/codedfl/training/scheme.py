@@ -128,6 +128,8 @@ class PreparedScheme:
 
         def update(device: int) -> DeviceUpdate:
             batch_size = int(attendance.batch_sizes[device])
-            return device, self.device.update(device, round, batch_size, model, step_size)
+            # A diverging run overflows until the loop notices; each thread has warnings of its own to silence.
+            with np.errstate(over="ignore", invalid="ignore"):
+                return device, self.device.update(device, round, batch_size, model, step_size)
 
         return self.setting.workers.map(update, (int(i) for i in np.flatnonzero(attendance.arrived)))
