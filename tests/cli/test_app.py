@@ -74,6 +74,7 @@ def test_a_run_folder_holds_everything(finished: Path) -> None:
     assert set(folder_contents(finished)) == {
         *("config.toml", "summary.json", "curves.csv", "curves.png", "curves-charged.png", "versions.json"),
         *(f"{folder}/{scheme}.npz" for folder in ("checkpoints", "models") for scheme in ("fedavg", "scfl")),
+        *("curves/fedavg.csv", "curves/scfl.csv"),
     }
     assert (finished / "curves.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert load_config(finished / "config.toml") == small_config()
