@@ -7,27 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codedfl.arrays import FloatArray
 from codedfl.errors import InputError
-from codedfl.privacy import mi_dp_bits
+from codedfl.privacy.mi_dp import mi_dp_bits, noise_variance_for_mi_dp
+from tests.reference.gaussian_release import printed_interference
 
 COUNTS = st.integers(1, 10**7)
 VARIANCES = st.floats(1e-6, 1e6)
 
 
-def squared_interference(X: FloatArray) -> float:
-    """``h^2`` of Theorem 2: the least, over columns, of the sum of squares without its largest term."""
-    smallest = math.inf
-    for column in X.T:
-        squares = [float(x) ** 2 for x in column]
-        smallest = min(smallest, sum(squares) - max(squares))
-    return smallest
-
-
 @given(c=COUNTS, variance=VARIANCES, seed=st.integers(0, 2**32))
 def test_budget_is_the_formula_of_theorem_2(c: int, variance: float, seed: int) -> None:
     X = np.random.default_rng(seed).uniform(-1, 1, (6, 3))
-    h2 = squared_interference(X)
+    h2 = printed_interference(X)
     assert mi_dp_bits(c, variance, h2) == pytest.approx(0.5 * math.log2(1 + c / (h2 + variance)), rel=1e-9)
     assert mi_dp_bits(c, variance) == pytest.approx(0.5 * math.log2(1 + c / variance), rel=1e-9)
 
@@ -86,3 +77,45 @@ def test_much_noise_leaves_a_little_and_not_zero() -> None:
 def test_bad_input_is_refused(c: int, variance: float, interference: float, field: str) -> None:
     with pytest.raises(InputError, match=f"^{field} must be"):
         mi_dp_bits(c, variance, interference)
+
+
+@given(exponent=st.floats(-6, 6), c=COUNTS)
+def test_noise_for_a_budget_is_its_inverse_over_12_orders_of_magnitude(exponent: float, c: int) -> None:
+    variance = 10.0**exponent
+    assert noise_variance_for_mi_dp(mi_dp_bits(c, variance), c) == pytest.approx(variance, rel=1e-9)
+
+
+@given(exponent=st.floats(-12, 2.5), c=COUNTS, h2=st.sampled_from([0.0, 1e-9, 0.1, 50.0]))
+def test_budget_of_the_noise_for_it_is_the_budget(exponent: float, c: int, h2: float) -> None:
+    bits = 10.0**exponent
+    if h2 and bits >= mi_dp_bits(c, 0.0, h2):
+        return
+    assert mi_dp_bits(c, noise_variance_for_mi_dp(bits, c, h2), h2) == pytest.approx(bits, rel=1e-9)
+
+
+def test_noise_for_tiny_and_huge_budgets() -> None:
+    # c / (2 b ln 2) and c 2^(-2 b) to first order
+    assert noise_variance_for_mi_dp(1e-14, 10) == pytest.approx(10 / (2e-14 * math.log(2)), rel=1e-12)
+    assert noise_variance_for_mi_dp(400.0, 1) == pytest.approx(2.0**-800, rel=1e-12)
+    assert noise_variance_for_mi_dp(1.0, 3) == pytest.approx(1.0, rel=1e-15)
+
+
+def test_a_budget_beyond_no_noise_is_refused() -> None:
+    most = mi_dp_bits(100, 0.0, 0.5)
+    assert noise_variance_for_mi_dp(most, 100, 0.5) == pytest.approx(0, abs=1e-12)
+    with pytest.raises(InputError, match=r"^bits = 5.0 is a larger budget .*: give 3.82553 or less"):
+        noise_variance_for_mi_dp(5.0, 100, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("bits", "c", "h2", "field"),
+    [
+        (0.0, 1, 0.0, "bits = 0.0"),
+        (math.inf, 1, 0.0, "bits = inf"),
+        (1.0, 0, 0.0, "coded_samples = 0"),
+        (1.0, 1, -1.0, "interference = -1.0"),
+    ],
+)
+def test_bad_budgets_are_refused(bits: float, c: int, h2: float, field: str) -> None:
+    with pytest.raises(InputError, match=f"^{field} must be"):
+        noise_variance_for_mi_dp(bits, c, h2)

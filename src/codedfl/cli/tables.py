@@ -9,9 +9,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from codedfl.cli.privacy_tables import number
 from codedfl.data import DatasetStatus, DeviceSummary
 from codedfl.experiment import Comparison, Outcome
-from codedfl.experiment.summary import SHARES, privacy_of, time_to_share
+from codedfl.experiment.privacy_summary import clipped_share, privacy_of
+from codedfl.experiment.summary import SHARES, time_to_share
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.schemes.table import COLUMNS, describe
 
@@ -51,7 +53,7 @@ def results_table(comparison: Comparison) -> Table:
 
 def _result_row(comparison: Comparison, outcome: Outcome) -> list[str]:
     result = outcome.result
-    final, bits = result.final, privacy_of(result)["mi_dp_bits"]
+    final, bits = result.final, privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
     times = [time_to_share(comparison, result, share) for share in SHARES]
     return [
         result.scheme.title,
@@ -111,6 +113,7 @@ def warnings_of(comparison: Comparison) -> list[str]:
         notes.append(
             f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
         )
+    notes += _privacy_notes(comparison)
     if any(outcome.choice for outcome in comparison.outcomes):
         chosen = ", ".join(f"{outcome.result.scheme.title} {outcome.scale:g}" for outcome in comparison.outcomes)
         notes.append(f"step sizes, in units of 1 / L, chosen on held-out training data: {chosen}.")
@@ -123,6 +126,28 @@ def warnings_of(comparison: Comparison) -> list[str]:
                 f"{result.scheme.title} did best with the step size {outcome.scale:g} / L at the edge of learning_rate.grid:"
                 " a wider grid might do better."
             )
+    return notes
+
+
+def _privacy_notes(comparison: Comparison) -> list[str]:
+    """Return what clipping did and which worst-case guarantee it buys; nothing without clipping."""
+    code, delta = comparison.setting.code, comparison.config.privacy.delta
+    if code.clip_norm is None:
+        return []
+    notes = [
+        f"clipping to norm {code.clip_norm:g} weighted {clipped_share(comparison.setting):.0%} of the samples down."
+    ]
+    budgets = {outcome.result.scheme.title: privacy_of(outcome.result, delta) for outcome in comparison.outcomes}
+    epsilons = [
+        f"{title} {', '.join(number(budget[name]) for name in ('epsilon_features', 'epsilon', 'epsilon_in_sum'))}"
+        for title, budget in budgets.items()
+        if budget["epsilon"] is not None
+    ]
+    if epsilons:
+        notes.append(
+            f"worst-case epsilon at delta = {delta:g} of the coded features, of features and labels, and of both if the server"
+            f" sees only the sum (training not covered): {'; '.join(epsilons)}."
+        )
     return notes
 
 

@@ -127,6 +127,12 @@ class CodingConfig(Section):
     )
 
 
+class PrivacyConfig(Section):
+    """What is said about privacy (Sec. IV-B)."""
+
+    delta: float = Field(1e-5, gt=0, lt=1, description="delta of the worst-case (epsilon, delta) guarantees")
+
+
 class TrainingConfig(Section):
     """Rounds and clock (Sec. III-B to III-D)."""
 
@@ -182,6 +188,7 @@ class Config(Section):
     features: FeaturesConfig = FeaturesConfig()
     fleet: FleetConfig = FleetConfig()
     coding: CodingConfig = CodingConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     training: TrainingConfig = TrainingConfig()
     learning_rate: LearningRateConfig = LearningRateConfig()
     options: dict[str, dict[str, Any]] = Field(

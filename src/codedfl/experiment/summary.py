@@ -10,7 +10,7 @@ import numpy as np
 
 from codedfl._version import __version__
 from codedfl.experiment.comparison import Comparison, Outcome
-from codedfl.privacy import mi_dp_bits
+from codedfl.experiment.privacy_summary import clipped_share, privacy_of
 from codedfl.training import Ledger, RunResult
 
 SHARES = (90, 95)
@@ -34,6 +34,9 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             "dimension": federation.dimension,
             "outputs": federation.outputs,
             "coded_samples": setting.code.coded_samples,
+            "clip_norm": setting.code.clip_norm,
+            "clipped_share": clipped_share(setting),
+            "delta": comparison.config.privacy.delta,
             "local_steps": setting.local_steps,
             "deadline_s": setting.deadline_s,
             "bandwidth_hz": setting.channel.bandwidth_hz,
@@ -81,7 +84,7 @@ def summarise_outcome(comparison: Comparison, outcome: Outcome) -> dict[str, Any
         "mean_arrivals": final.mean_arrivals,
         "arrival_probability": result.prepared.device.arrivals.probability,
         **_costs(ledger),
-        **privacy_of(result),
+        **privacy_of(result, comparison.config.privacy.delta),
         "step_size": result.learning_rate.initial,
         "step_size_scale": outcome.scale,
         "step_size_trials": [asdict(trial) for trial in outcome.choice.trials] if outcome.choice else None,
@@ -108,18 +111,6 @@ def charged_seconds(result: RunResult) -> dict[str, float]:
         "coded_upload": float(upload.upload_s[slowest]),
         "server_preparation": upload.server_s,
     }
-
-
-def privacy_of(result: RunResult) -> dict[str, Any]:
-    """Return the MI-DP budget of the coded upload, the largest over devices, and what the number means."""
-    scheme, setting = result.scheme, result.prepared.setting
-    if scheme.upload is None:
-        return {"mi_dp_bits": None, "mi_dp": "no coded upload"}
-    rows = max(result.prepared.device.coded_rows)
-    noise = float(setting.code.noise_variance.min()) if scheme.upload.noise else 0.0
-    bits = mi_dp_bits(rows, noise)
-    meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
-    return {"mi_dp_bits": bits, "mi_dp": meaning}
 
 
 def plain(value: Any) -> Any:

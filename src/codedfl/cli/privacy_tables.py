@@ -1,0 +1,90 @@
+"""Tables about privacy for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from codedfl.experiment.audit import Audit
+from codedfl.privacy import DeviceAudit, PrivacyAccountant
+
+MOST_DEVICES = 40
+"""Devices that are listed one by one."""
+
+
+def budget_table(accountant: PrivacyAccountant) -> Table:
+    """Return the numbers of a budget and what they mean."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=False, pad_edge=False)
+    rows = {
+        "coded samples": str(accountant.coded_samples),
+        "noise variance": f"{accountant.noise_variance:.6g}",
+        "epsilon": number(accountant.epsilon),
+        "delta": f"{accountant.delta:.4g}",
+        "norm bound": f"{accountant.norm_bound:g}",
+        "MI-DP, all data": f"{number(accountant.mi_dp_bits)} bits for one entry of the features",
+        "threat model": accountant.threat_model,
+        "covers": accountant.covers,
+    }
+    for name, value in rows.items():
+        table.add_row(name, Text(value))
+    return table
+
+
+def audit_table(audit: Audit) -> Table:
+    """Return one row a device; it fits a terminal of 80 columns."""
+    delta = audit.experiment.config.privacy.delta
+    table = Table(
+        title=Text(f"{audit.experiment.config.data.dataset}: what coded uploads reveal", style="table.title"),
+        title_justify="left",
+        caption="MI-DP: bits for one entry, Theorem 2 as printed and corrected for this data; epsilon: worst case at delta ="
+        f" {delta:g} for the features alone, for features and labels, and for both if the server sees only the sum of uploads;"
+        " labels: what the upload shows of the classes; attack: relative error of reconstruction (of guessing the mean)",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    table.add_column("device")
+    for name in ("printed", "corrected", "eps X", "eps X,Y", "in sum"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("labels", no_wrap=True)
+    table.add_column("attack", justify="right", no_wrap=True)
+    for device in audit.devices[:MOST_DEVICES]:
+        table.add_row(Text(device.name), *_cells(device))
+    if len(audit.devices) > MOST_DEVICES:
+        table.add_row(f"and {len(audit.devices) - MOST_DEVICES} more")
+    return table
+
+
+def _cells(device: DeviceAudit) -> Iterator[str]:
+    yield number(device.mi_dp.printed)
+    yield number(device.mi_dp.corrected)
+    yield from (number(value) for value in (device.epsilon_features, device.epsilon, device.epsilon_in_sum))
+    yield "-" if device.labels is None else "all shown" if device.labels.correct else "not all"
+    attack = device.attack
+    yield "-" if attack is None else f"{attack.feasible_error:.2f} ({attack.baseline_error:.2f})"
+
+
+def audit_warnings(audit: Audit) -> Iterator[str]:
+    """Yield every warning once, with the devices that it is about."""
+    about = Counter(warning for device in audit.devices for warning in device.warnings)
+    for warning, count in about.items():
+        if count == len(audit.devices):
+            yield f"all devices: {warning}."
+        else:
+            names = [device.name for device in audit.devices if warning in device.warnings]
+            shown = ", ".join(names[:3]) + (f" and {count - 3} more" if count > 3 else "")
+            yield f"{shown}: {warning}."
+
+
+def number(value: float) -> str:
+    """Write a number with about four digits, and an infinite one as a word."""
+    if math.isinf(value):
+        return "none" if value > 0 else "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,63 @@
+"""What a run says about the privacy of its coded uploads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from codedfl.privacy import PrivacyAccountant, mi_dp_bits
+from codedfl.training import RunResult, Setting
+
+
+def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
+    """Return the budgets of a scheme's coded upload, the largest over devices, and what they mean.
+
+    Args:
+        result: the run.
+        delta: of the (epsilon, delta) guarantees.
+
+    Returns:
+        ``mi_dp_bits`` for one entry of the features; ``epsilon_features`` for the features alone, ``epsilon`` for features and
+        labels as they were uploaded and ``epsilon_in_sum`` if the server sees only the sum over devices, all in the worst
+        case; None without an upload, infinite without a guarantee.
+    """
+    scheme, setting = result.scheme, result.prepared.setting
+    if scheme.upload is None:
+        none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
+        return {**none, "mi_dp": "no coded upload"}
+    rows = max(result.prepared.device.coded_rows)
+    on = 1.0 if scheme.upload.noise else 0.0
+    noise, label_noise = on * setting.code.noise_variance, on * setting.code.label_noise_variance
+    bits = mi_dp_bits(rows, float(noise.min()))
+    meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
+    return {
+        "mi_dp_bits": bits,
+        "mi_dp": meaning,
+        "epsilon_features": _epsilon(setting, rows, float(noise.min()), None, delta),
+        "epsilon": _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta),
+        "epsilon_in_sum": _epsilon(setting, rows, float(noise.sum()), float(label_noise.sum()), delta),
+    }
+
+
+def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | None, delta: float) -> float:
+    """Return the worst-case epsilon under this noise; infinite where samples are not clipped."""
+    if setting.code.clip_norm is None:
+        return math.inf
+    labels = setting.federation.labels
+    return PrivacyAccountant(
+        coded_samples=rows,
+        noise_variance=noise,
+        delta=delta,
+        norm_bound=setting.code.clip_norm,
+        label_noise_variance=label_noise,
+        label_norm_bound=float(np.linalg.norm(labels, axis=1).max()) or 1.0,
+    ).epsilon
+
+
+def clipped_share(setting: Setting) -> float:
+    """Return the share of samples that clipping weights down; 0 without clipping."""
+    if setting.code.clip_norm is None:
+        return 0.0
+    return float(np.mean(np.linalg.norm(setting.federation.features, axis=1) > setting.code.clip_norm))
