@@ -1,4 +1,4 @@
-"""Gradients over an allocated load: what devices compute in CFL-FB and CodedFedL (NOTES 3 of the specification)."""
+"""Gradients over an allocated load: what devices compute in CFL-FB and CodedFedL."""
 
 from __future__ import annotations
 
