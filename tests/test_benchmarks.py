@@ -18,6 +18,12 @@ def test_round_time_prints_one_json_object() -> None:
     assert all(entry["ms"] > 0 and entry["ratio"] > 0 for entry in measured.values())
 
 
+def test_contract_speed_prints_one_json_object() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "contract_speed.py"), "--quick", "--json"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    assert [row["devices"] for row in json.loads(output)["contract"]] == [1000, 10_000]
+
+
 def test_the_package_runs_as_a_module() -> None:
     output = subprocess.run(
         [sys.executable, "-m", "codedfl", "--version"], capture_output=True, text=True, check=True, timeout=60

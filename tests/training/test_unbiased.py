@@ -61,6 +61,12 @@ def test_scfl_is_unbiased_for_one_step(scheme: Scheme, encoder: str) -> None:
     assert_mean(sample_updates(scheme, setting, 2500), gradient(setting))
 
 
+def test_scfl_is_unbiased_with_devices_that_upload_nothing() -> None:
+    setting = make_setting(local_steps=1, noise_variance=(0.1, 0.5, 0.4, 0.2))
+    code = replace(setting.code, participants=np.array([True, False, True, False]))
+    assert_mean(sample_updates(scfl(batch=4), replace(setting, code=code), 2500), gradient(setting))
+
+
 def test_label_noise_adds_no_bias() -> None:
     setting = make_setting(local_steps=1, label_noise_variance=0.5)
     assert_mean(sample_updates(scfl(), setting, 2500), gradient(setting))

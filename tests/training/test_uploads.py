@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from codedfl.errors import InputError
 from codedfl.schemes import cfl_fb, codedfedl, scfl
 from codedfl.training import UploadCost
 from tests.problems import make_federation, make_setting
@@ -66,3 +67,25 @@ def test_clipping_reaches_the_coded_data_and_leaves_the_devices_alone(encoder: s
     assert (np.abs(coded.T @ coded / 20_000 - expected) / error).max() < 4.5
     plain, limited = (scfl().prepare(s).device.update(1, 0, 3, np.zeros((3, 2)), 0.1) for s in (setting, clipped))
     assert np.array_equal(plain, limited)
+
+
+def test_a_device_that_takes_no_part_costs_and_adds_nothing() -> None:
+    setting = make_setting(noise_variance=(0.1, 0.2, 0.4, 0.8))
+    taking_part = np.array([True, False, True, True])
+    partial = replace(setting, code=replace(setting.code, participants=taking_part))
+    cost, coded = scfl().prepare(partial).upload_cost, scfl().prepare(partial).coded[0]
+    assert cost is not None
+    assert (cost.bits > 0).tolist() == (cost.encoding_macs > 0).tolist() == taking_part.tolist()
+    assert coded.noise_variance == pytest.approx(1.3)
+    full = scfl().prepare(setting).upload_cost
+    assert full is not None
+    assert cost.server_macs == pytest.approx(0.75 * full.server_macs)
+
+
+def test_parity_needs_every_device_and_an_upload_at_least_one() -> None:
+    setting = make_setting()
+    some = replace(setting, code=replace(setting.code, participants=np.array([True, False, True, True])))
+    with pytest.raises(InputError, match="need parity data of every device"):
+        cfl_fb().prepare(some)
+    with pytest.raises(InputError, match="no device takes part"):
+        replace(setting.code, participants=np.zeros(4, np.bool_))

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from codedfl._version import __version__
+from codedfl.cli.incentive_commands import contract, stackelberg
 from codedfl.cli.options import DataDir, Json
 from codedfl.cli.privacy_commands import audit, privacy
 from codedfl.cli.run_command import run
@@ -23,6 +24,8 @@ app = typer.Typer(
 app.command()(run)
 app.command()(privacy)
 app.command()(audit)
+app.add_typer(contract, name="contract")
+app.command()(stackelberg)
 
 
 def _print_version(wanted: bool) -> None:

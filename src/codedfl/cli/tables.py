@@ -113,7 +113,7 @@ def warnings_of(comparison: Comparison) -> list[str]:
         notes.append(
             f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
         )
-    notes += _privacy_notes(comparison)
+    notes += _incentive_notes(comparison) + _privacy_notes(comparison)
     if any(outcome.choice for outcome in comparison.outcomes):
         chosen = ", ".join(f"{outcome.result.scheme.title} {outcome.scale:g}" for outcome in comparison.outcomes)
         notes.append(f"step sizes, in units of 1 / L, chosen on held-out training data: {chosen}.")
@@ -127,6 +127,18 @@ def warnings_of(comparison: Comparison) -> list[str]:
                 " a wider grid might do better."
             )
     return notes
+
+
+def _incentive_notes(comparison: Comparison) -> list[str]:
+    """Return what an incentive mechanism bought."""
+    incentive, code = comparison.config.incentive, comparison.setting.code
+    if incentive.mechanism == "none":
+        return []
+    noise = code.noise_variance[code.uploading]
+    return [
+        f"{incentive.mechanism} with a total reward of {incentive.total_reward:g}: {noise.size} of {code.uploading.size} devices"
+        f" upload, with noise variances from {noise.min():.4g} to {noise.max():.4g}, {noise.sum():.4g} in total."
+    ]
 
 
 def _privacy_notes(comparison: Comparison) -> list[str]:

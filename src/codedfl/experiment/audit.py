@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from codedfl.experiment.build import Experiment, build_experiment
 from codedfl.experiment.config import Config
@@ -65,7 +66,7 @@ def run_audit(
     known_ratio: float | None = 0.9,
     on_device: Callable[[int, int], None] | None = None,
 ) -> Audit:
-    """Audit what every device of a configuration would upload under SCFL or DP-CFL.
+    """Audit what every device of a configuration that takes part would upload under SCFL or DP-CFL.
 
     Args:
         config: data, coded samples, noise and clipping.
@@ -84,28 +85,29 @@ def run_audit(
     federation, code = setting.federation, setting.code
     audits = []
     with one_blas_thread():
-        for i, name in enumerate(federation.device_names):
+        uploading = np.flatnonzero(code.uploading)
+        for done, i in enumerate(uploading):
             upload = Upload(
                 coded_samples=code.coded_samples,
                 noise_variance=float(code.noise_variance[i]),
                 label_noise_variance=float(code.label_noise_variance[i]),
                 clip_norm=code.clip_norm,
-                sum_noise_variance=math.fsum(code.noise_variance),
-                sum_label_noise_variance=math.fsum(code.label_noise_variance),
+                sum_noise_variance=float(np.sum(code.noise_variance[uploading])),
+                sum_label_noise_variance=float(np.sum(code.label_noise_variance[uploading])),
             )
             audits.append(
                 audit_device(
-                    name,
-                    *federation.device(i),
+                    federation.device_names[i],
+                    *federation.device(int(i)),
                     upload,
                     classification=federation.task == "classification",
                     delta=config.privacy.delta,
                     known_ratio=known_ratio,
-                    rng=setting.streams.at("audit", device=i),
+                    rng=setting.streams.at("audit", device=int(i)),
                 )
             )
             if on_device:
-                on_device(i + 1, federation.devices)
+                on_device(done + 1, len(uploading))
     return Audit(experiment, tuple(audits), known_ratio)
 
 

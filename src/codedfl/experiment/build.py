@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
+from codedfl.arrays import BoolArray, FloatArray
 from codedfl.data import (
     Dataset,
     FeatureMap,
@@ -18,8 +18,15 @@ from codedfl.data import (
 )
 from codedfl.data.files import is_file_name
 from codedfl.errors import InputError
-from codedfl.experiment.config import Config
+from codedfl.experiment.config import Config, IncentiveConfig
 from codedfl.fleet import Channel, Fleet, RoundTiming, Workload, bandwidth_for_straggler_ratio, draw_fleet, read_fleet
+from codedfl.incentive import (
+    DeviceTraits,
+    contract_for_budget,
+    printed_sensitivities,
+    stackelberg_for_reward,
+    table_sensitivities,
+)
 from codedfl.parallel import Workers, available_cores
 from codedfl.streams import Streams
 from codedfl.training import Code, Setting
@@ -75,13 +82,7 @@ def build_experiment(config: Config) -> Experiment:
             fleet,
             Workload.for_linear_model(federation.dimension, federation.outputs, config.training.local_steps),
         ),
-        code=Code(
-            config.coding.coded_samples,
-            _per_device("coding.noise_variance", config.coding.noise_variance, federation.devices),
-            _per_device("coding.label_noise_variance", config.coding.label_noise_variance, federation.devices),
-            config.coding.encoder,
-            config.coding.clip_norm or None,
-        ),
+        code=_code(config, federation.devices),
         local_steps=config.training.local_steps,
         deadline_s=config.training.deadline_s,
         server_mac_rate=config.fleet.server_mac_rate,
@@ -145,6 +146,43 @@ def _channel(config: Config, fleet: Fleet, workload: Workload) -> Channel:
         return channel
     timing = RoundTiming(fleet, channel, workload, config.training.deadline_s)
     return replace(channel, bandwidth_hz=bandwidth_for_straggler_ratio(timing, 1, given.straggler_ratio))
+
+
+def _code(config: Config, devices: int) -> Code:
+    coding = config.coding
+    noise = _per_device("coding.noise_variance", coding.noise_variance, devices)
+    participants: BoolArray | None = None
+    if config.incentive.mechanism != "none":
+        noise, participants = noise_from_incentive(config.incentive, devices, coding.coded_samples)
+    return Code(
+        coding.coded_samples,
+        noise,
+        _per_device("coding.label_noise_variance", coding.label_noise_variance, devices),
+        coding.encoder,
+        coding.clip_norm or None,
+        participants,
+    )
+
+
+def noise_from_incentive(
+    incentive: IncentiveConfig, devices: int, coded_samples: int
+) -> tuple[FloatArray, BoolArray | None]:
+    """Return the noise variances that a mechanism leads to, and who takes part in the upload; None for everyone.
+
+    Budgets are those of the bound that holds for all data (``h = 0``).
+    """
+    if incentive.sensitivity == "table":
+        sensitivity = table_sensitivities(devices)
+    elif incentive.sensitivity == "printed":
+        sensitivity = printed_sensitivities(devices)
+    else:
+        sensitivity = _per_device("incentive.sensitivity", incentive.sensitivity, devices)
+    if incentive.mechanism == "contract":
+        return contract_for_budget(
+            DeviceTraits(sensitivity), incentive.total_reward, coded_samples
+        ).noise_variance, None
+    outcome = stackelberg_for_reward(incentive.total_reward, sensitivity, coded_samples=coded_samples)
+    return np.where(outcome.participants, outcome.noise_variance, 0.0), outcome.participants
 
 
 def _per_device(name: str, value: float | tuple[float, ...], devices: int) -> FloatArray:

@@ -6,10 +6,11 @@ import json
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from codedfl._words import no_such_key
 from codedfl.errors import InputError
+from codedfl.experiment.noise_shorthand import expand_noise
 from codedfl.experiment.options import MAX_COUNT, check_options, option_defaults
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import MAX_SEED
@@ -127,6 +128,18 @@ class CodingConfig(Section):
     )
 
 
+class IncentiveConfig(Section):
+    """What devices are paid to give up noise (Sec. V); sets the noise variances in place of coding.noise_variance."""
+
+    mechanism: Literal["none", "contract", "stackelberg"] = Field(
+        "none", description="contract: an item for each device; stackelberg: one reward, shared by privacy given up"
+    )
+    total_reward: Positive = Field(100.0, description="what all devices together are paid")
+    sensitivity: Literal["table", "printed"] | tuple[Positive, ...] = Field(
+        "table", description="privacy sensitivity mu_i of each device; table is 1 + 0.02 (i - 1), printed 1 + 0.02 i"
+    )
+
+
 class PrivacyConfig(Section):
     """What is said about privacy (Sec. IV-B)."""
 
@@ -189,11 +202,17 @@ class Config(Section):
     fleet: FleetConfig = FleetConfig()
     coding: CodingConfig = CodingConfig()
     privacy: PrivacyConfig = PrivacyConfig()
+    incentive: IncentiveConfig = IncentiveConfig()
     training: TrainingConfig = TrainingConfig()
     learning_rate: LearningRateConfig = LearningRateConfig()
     options: dict[str, dict[str, Any]] = Field(
         {}, validate_default=True, description="options of single schemes; those left out have their defaults"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_noise(cls, values: Any) -> Any:
+        return expand_noise(values)
 
     @field_validator("schemes")
     @classmethod

@@ -28,8 +28,8 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
         none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
         return {**none, "mi_dp": "no coded upload"}
     rows = max(result.prepared.device.coded_rows)
-    on = 1.0 if scheme.upload.noise else 0.0
-    noise, label_noise = on * setting.code.noise_variance, on * setting.code.label_noise_variance
+    on, uploading = 1.0 if scheme.upload.noise else 0.0, setting.code.uploading
+    noise, label_noise = on * setting.code.noise_variance[uploading], on * setting.code.label_noise_variance[uploading]
     bits = mi_dp_bits(rows, float(noise.min()))
     meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
     return {

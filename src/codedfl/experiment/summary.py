@@ -42,6 +42,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             "bandwidth_hz": setting.channel.bandwidth_hz,
             "straggler_ratio": timing.straggler_ratio(1),
             "smoothness": setting.gram.smoothness,
+            "incentive": _incentive(comparison),
             "centralised": {metric: reference.score, "loss": reference.loss} if reference else None,
             "schemes": [summarise_outcome(comparison, outcome) for outcome in comparison.outcomes],
             "devices": [
@@ -50,7 +51,8 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
                     "mac_rate": setting.fleet.mac_rate[i],
                     "transmit_power_dbm": setting.fleet.transmit_power_dbm[i],
                     "arrival_probability": timing.arrival_probability(1)[i],
-                    "noise_variance": setting.code.noise_variance[i],
+                    "uploads": setting.code.uploading[i],
+                    "noise_variance": setting.code.noise_variance[i] if setting.code.uploading[i] else None,
                 }
                 for i, device in enumerate(federation.describe())
             ],
@@ -90,6 +92,19 @@ def summarise_outcome(comparison: Comparison, outcome: Outcome) -> dict[str, Any
         "step_size_trials": [asdict(trial) for trial in outcome.choice.trials] if outcome.choice else None,
         "step_size_at_edge_of_grid": outcome.choice.at_edge if outcome.choice else None,
         "wall_time_s": result.progress.wall_time_s,
+    }
+
+
+def _incentive(comparison: Comparison) -> dict[str, Any] | None:
+    """Return what devices are paid and what noise that buys; None without a mechanism."""
+    incentive, code = comparison.config.incentive, comparison.setting.code
+    if incentive.mechanism == "none":
+        return None
+    return {
+        "mechanism": incentive.mechanism,
+        "total_reward": incentive.total_reward,
+        "participants": int(np.count_nonzero(code.uploading)),
+        "total_noise_variance": float(np.sum(code.noise_variance[code.uploading])),
     }
 
 

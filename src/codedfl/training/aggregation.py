@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
+from codedfl.arrays import BoolArray, FloatArray
 from codedfl.errors import InputError
 
 DeviceUpdate = tuple[int, FloatArray]
@@ -26,9 +26,18 @@ class Aggregation(Protocol):
         device_updates: Iterable[DeviceUpdate],
         server_update: FloatArray | None,
         arrival_probability: FloatArray,
+        covered: BoolArray,
         model: FloatArray,
     ) -> FloatArray:
-        """Return the global update ``g(W_k)``; ``model`` is ``W_k``."""
+        """Return the global update ``g(W_k)``.
+
+        Args:
+            device_updates: what arrived.
+            server_update: what the server computed; None for nothing.
+            arrival_probability: ``p_i``, (N,).
+            covered: whose data the server's coded dataset stands for, (N,).
+            model: ``W_k``.
+        """
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,7 @@ class Sum:
         device_updates: Iterable[DeviceUpdate],
         server_update: FloatArray | None,
         arrival_probability: FloatArray,  # noqa: ARG002 (no reweighting)
+        covered: BoolArray,  # noqa: ARG002
         model: FloatArray,
     ) -> FloatArray:
         """Return ``sum_i 1_i g_i + g_s``."""
@@ -54,16 +64,18 @@ class Sum:
 
 @dataclass(frozen=True)
 class InverseProbability:
-    """Weight devices by one over their arrival probability: ``g(W_k) = w sum_i 1_i g_i / p_i + (1 - w) g_s``.
+    """Weight devices by one over their arrival probability: ``g(W_k) = sum_i w_i 1_i g_i / p_i + (1 - w) g_s``.
 
-    With ``w = 1/2`` this is (5) in the paper. Both parts estimate the gradient over the global dataset without bias.
+    Both parts estimate the gradient over the data that the coded dataset stands for, so those devices have ``w_i = w``; with
+    ``w = 1/2`` this is (5) in the paper. A device that uploaded no coded data speaks for itself alone, with ``w_i = 1``.
 
     Args:
         device_weight: ``w``, the share of the devices' part.
 
     Example:
         >>> updates = [(0, np.array([[1.0]])), (2, np.array([[3.0]]))]
-        >>> InverseProbability().combine(updates, np.array([[10.0]]), np.array([0.5, 0.9, 1.0]), np.zeros((1, 1)))
+        >>> covered = np.array([True, True, True])
+        >>> InverseProbability().combine(updates, np.array([[10.0]]), np.array([0.5, 0.9, 1.0]), covered, np.zeros((1, 1)))
         array([[7.5]])
     """
 
@@ -78,12 +90,14 @@ class InverseProbability:
         device_updates: Iterable[DeviceUpdate],
         server_update: FloatArray | None,
         arrival_probability: FloatArray,
+        covered: BoolArray,
         model: FloatArray,
     ) -> FloatArray:
-        """Return ``w sum_i 1_i g_i / p_i + (1 - w) g_s``."""
+        """Return ``sum_i w_i 1_i g_i / p_i + (1 - w) g_s``."""
         total = np.zeros_like(model)
         for device, update in device_updates:
-            total += total.dtype.type(self.device_weight / arrival_probability[device]) * update
+            weight = self.device_weight if covered[device] else 1.0
+            total += total.dtype.type(weight / arrival_probability[device]) * update
         if server_update is not None:
             total += total.dtype.type(1.0 - self.device_weight) * server_update
         return total

@@ -11,6 +11,7 @@ import numpy as np
 from codedfl._checks import require_at_least
 from codedfl.arrays import FloatArray, IntArray
 from codedfl.coding import Rows
+from codedfl.errors import InputError
 from codedfl.fleet import Arrivals, Attendance, FixedBatchArrivals, allocate, optimal_loads
 from codedfl.streams import Streams
 from codedfl.training.devices import DevicePlan
@@ -45,6 +46,11 @@ class AllocatedGradient:
 
     def plan(self, setting: Setting) -> DevicePlan:
         """Solve the load allocation and cut the data."""
+        if not setting.code.uploading.all():
+            raise InputError(
+                "CFL-FB and CodedFedL need parity data of every device, but some take no part in the upload: leave these"
+                " schemes out."
+            )
         batches = min(self.mini_batches, setting.code.coded_samples)
         cuts = tuple(
             tuple(np.array_split(setting.streams.at("allocation", device=i).permutation(samples), batches))

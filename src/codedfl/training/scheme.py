@@ -118,6 +118,7 @@ class PreparedScheme:
             self._device_updates(round, attendance, model, step_size),
             server_update,
             self.device.arrivals.probability,
+            self.setting.code.uploading,
             model,
         )
 

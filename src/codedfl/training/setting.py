@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from codedfl._checks import require_at_least, require_positive
-from codedfl.arrays import FloatArray
+from codedfl.arrays import BoolArray, FloatArray
 from codedfl.coding import EncoderName, Gram, Rows, compute_gram
 from codedfl.data import Federation
 from codedfl.errors import InputError
@@ -30,6 +30,7 @@ class Code:
         label_noise_variance: variance of noise on the coded labels of each device, (N,); the paper has none.
         encoder: how the coded data is drawn; see `codedfl.coding.encode_all`.
         clip_norm: ``B``, to which the norm of every sample is clipped before encoding; None for no clipping.
+        participants: which devices upload coded data at all, (N,); None for all of them.
     """
 
     coded_samples: int
@@ -37,11 +38,14 @@ class Code:
     label_noise_variance: FloatArray
     encoder: EncoderName = "auto"
     clip_norm: float | None = None
+    participants: BoolArray | None = None
 
     def __post_init__(self) -> None:
         require_at_least("coding.coded_samples", self.coded_samples, 1)
         if self.clip_norm is not None:
             require_positive("coding.clip_norm", self.clip_norm)
+        if self.participants is not None and not self.participants.any():
+            raise InputError("no device takes part in the coded upload: offer more, or use a scheme without one.")
         for name, values in (
             ("coding.noise_variance", self.noise_variance),
             ("coding.label_noise_variance", self.label_noise_variance),
@@ -51,6 +55,11 @@ class Code:
                 raise InputError(
                     f"{name} = {values[bad[0]]} of device {bad[0] + 1} must be a finite number, zero or more."
                 )
+
+    @property
+    def uploading(self) -> BoolArray:
+        """Which devices upload coded data, (N,)."""
+        return np.ones(len(self.noise_variance), np.bool_) if self.participants is None else self.participants
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,7 @@ class Setting:
             ("the fleet", self.fleet.devices),
             ("coding.noise_variance", len(self.code.noise_variance)),
             ("coding.label_noise_variance", len(self.code.label_noise_variance)),
+            ("the list of participants", len(self.code.uploading)),
         ):
             if count != devices:
                 raise InputError(f"{name} describes {count} device(s) but the data has {devices}: they must agree.")
@@ -104,6 +114,11 @@ class Setting:
     def rows(self, device: int) -> Rows:
         """Return the samples of one device."""
         return Rows(*self.federation.device(device))
+
+    @property
+    def no_rows(self) -> Rows:
+        """What a device that uploads nothing has to encode."""
+        return Rows(self.federation.features[:0], self.federation.labels[:0])
 
     @cached_property
     def gram(self) -> Gram:

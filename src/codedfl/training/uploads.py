@@ -45,14 +45,15 @@ class UploadCost:
 
         Args:
             setting: the fleet and the channel.
-            coded_rows: rows that each device sends.
+            coded_rows: rows that each device sends, if it sends any.
             samples_coded_with: for each device, the sum over its samples of the rows they are projected to, (N,).
         """
         federation, fleet = setting.federation, setting.fleet
         width = federation.dimension + federation.outputs
-        bits = np.full(federation.devices, float(BITS_PER_NUMBER * coded_rows * width))
+        uploading = setting.code.uploading
+        bits = uploading * float(BITS_PER_NUMBER * coded_rows * width)
         encoding_macs = samples_coded_with * width
-        server_macs = float(federation.devices * coded_rows * width)
+        server_macs = float(np.count_nonzero(uploading) * coded_rows * width)
         return cls(
             bits=bits,
             encoding_macs=encoding_macs,
@@ -76,13 +77,13 @@ class CodedUpload:
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
         """Encode on all devices and sum at the server, for every coded batch of the plan."""
         code, devices = setting.code, range(setting.federation.devices)
-        on = 1.0 if self.noise else 0.0
-        as_they_are = plan.coded_for_all and code.clip_norm is None
+        on = code.uploading * (1.0 if self.noise else 0.0)
+        as_they_are = plan.coded_for_all and code.clip_norm is None and code.uploading.all()
         known_gram = setting.known_gram if as_they_are and code.encoder != "direct" else None
         coded = []
         samples_coded_with = np.zeros(len(devices))
         for batch, rows in enumerate(plan.coded_rows):
-            uncovered = [plan.uncovered(i, batch) for i in devices]
+            uncovered = [plan.uncovered(i, batch) if code.uploading[i] else setting.no_rows for i in devices]
             samples_coded_with += rows * np.array([len(part) for part in uncovered])
             coded.append(
                 encode_all(

@@ -1,0 +1,153 @@
+"""Contracts and games as JSON objects and as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from codedfl.experiment.summary import plain
+from codedfl.incentive import (
+    Contract,
+    DeviceTraits,
+    StackelbergOutcome,
+    design_contract,
+    stackelberg_for_lambda,
+    table_sensitivities,
+)
+
+MOST_DEVICES = 60
+"""Devices that are listed one by one."""
+
+PAPER_TABLE = (
+    # total reward, then lambda and the noise variance of the contract, then those of the Stackelberg game
+    (70, 1.8e5, 5878, 2e-4, 12324),
+    (80, 8e4, 3937, 1e-5, 10488),
+    (90, 5e4, 3119, 1e-7, 8364),
+    (100, 9e3, 1329, 1e-9, 6808),
+    (110, 3.9e3, 876, 1.1e-11, 5652),
+    (120, 1e3, 444, 1e-12, 5146),
+)
+"""Table lambda of the paper, as printed."""
+
+
+def contract_json(contract: Contract, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a contract in plain numbers, items in the caller's order."""
+    check = contract.verify()
+    return {
+        "lambda": contract.reward_weight,
+        **_totals(contract),
+        "items": _items(contract, names),
+        "verified": {
+            "individually_rational": check.individually_rational,
+            "incentive_compatible": check.incentive_compatible,
+            "monotone": check.monotone,
+            "optimality_residual": check.optimality_residual,
+        },
+    }
+
+
+def stackelberg_json(outcome: StackelbergOutcome, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the outcome of a game in plain numbers; the noise of a device that stays out is None."""
+    check = outcome.verify()
+    values: dict[str, Any] = plain(
+        {
+            "lambda": outcome.lam,
+            **_totals(outcome),
+            "participants": [name for name, joins in zip(names, outcome.participants, strict=True) if joins],
+            "items": _items(outcome, names),
+            "verified": {
+                "individually_rational": check.least_utility >= -1e-9 * outcome.total_reward,
+                "best_response_residual": check.best_response_residual,
+                "equilibrium": check.holds,
+            },
+        }
+    )
+    return values
+
+
+def _totals(result: Contract | StackelbergOutcome) -> dict[str, Any]:
+    return {
+        "total_reward": result.total_reward,
+        "total_noise_variance": result.total_noise_variance,
+        "server_utility": result.server_utility,
+    }
+
+
+def _items(result: Contract | StackelbergOutcome, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    columns = ("sensitivity", "epsilon", "noise_variance", "reward", "utility")
+    return [
+        {"name": name, **{column: float(getattr(result, column)[i]) for column in columns}}
+        for i, name in enumerate(names)
+    ]
+
+
+def items_table(values: dict[str, Any], title: str) -> Table:
+    """Return the items of a contract or a game, one row a device."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("device")
+    for name in ("sensitivity", "epsilon, bits", "noise variance", "reward", "utility"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for item in values["items"][:MOST_DEVICES]:
+        noise = item["noise_variance"]
+        table.add_row(
+            Text(item["name"]),
+            f"{item['sensitivity']:.4g}",
+            f"{item['epsilon']:.4f}",
+            "stays out" if noise is None else f"{noise:.4g}",
+            f"{item['reward']:.4f}",
+            f"{item['utility']:.4f}",
+        )
+    if len(values["items"]) > MOST_DEVICES:
+        table.add_row(f"and {len(values['items']) - MOST_DEVICES} more")
+    return table
+
+
+def lambda_table() -> tuple[Table, list[dict[str, Any]]]:
+    """Compute Table lambda of the paper for both mechanisms, beside the printed values."""
+    sensitivity = table_sensitivities(20)
+    rows = []
+    for reward, weight, noise, game_weight, game_noise in PAPER_TABLE:
+        contract = design_contract(DeviceTraits(sensitivity), weight, 10_000)
+        game = stackelberg_for_lambda(game_weight, sensitivity, coded_samples=10_000, leader="paper")
+        for mechanism, lam, printed, result in (
+            ("contract", weight, noise, contract),
+            ("stackelberg", game_weight, game_noise, game),
+        ):
+            rows.append(
+                {
+                    "mechanism": mechanism,
+                    "lambda": lam,
+                    "total_reward": result.total_reward,
+                    "printed_total_reward": reward,
+                    "noise_variance": int(np.floor(result.total_noise_variance)),
+                    "printed_noise_variance": printed,
+                    "agrees": int(np.floor(result.total_noise_variance)) == printed,
+                }
+            )
+    table = Table(
+        title="Table lambda of the paper, computed and printed",
+        title_justify="left",
+        caption="20 devices, c = 10,000, sensitivities 1 + 0.02 (i - 1); the game with the paper's leader",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    table.add_column("mechanism")
+    for name in ("lambda", "reward", "printed", "noise variance", "printed", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in sorted(rows, key=lambda row: str(row["mechanism"])):
+        table.add_row(
+            str(row["mechanism"]),
+            f"{row['lambda']:g}",
+            f"{row['total_reward']:.2f}",
+            str(row["printed_total_reward"]),
+            str(row["noise_variance"]),
+            str(row["printed_noise_variance"]),
+            "same" if row["agrees"] else "differs",
+        )
+    return table, rows

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from codedfl.arrays import FloatArray
+from codedfl.errors import InputError
+from codedfl.incentive.contract import design_contract
+from codedfl.incentive.gamma import Gamma, PowerLoss, QuarticLoss
+from codedfl.incentive.rewards import marginal_rewards, optimal_rewards
+from codedfl.incentive.sensitivities import printed_sensitivities, table_sensitivities
+from codedfl.incentive.traits import DeviceTraits
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "interference", "min_noise_variance", "message"),
+    [
+        ([], 0.0, 0.0, r"sensitivity has shape \(0,\)"),
+        (1.0, 0.0, 0.0, r"sensitivity has shape \(\)"),
+        ([1.0, 0.0], 0.0, 0.0, r"sensitivity\[1\] = 0.0 must be a positive finite number"),
+        ([-1.0], 0.0, 0.0, r"sensitivity\[0\] = -1.0"),
+        ([float("nan")], 0.0, 0.0, r"sensitivity\[0\] = nan"),
+        (["a"], 0.0, 0.0, "must be numbers"),
+        ([1.0, 2.0], [1.0, 2.0, 3.0], 0.0, r"interference has shape \(3,\): give one number, or 2"),
+        ([1.0, 2.0], [1.0, -2.0], 0.0, r"interference\[1\] = -2.0 must be a finite number, zero or more"),
+        ([1.0, 2.0], 0.0, float("inf"), r"min_noise_variance\[0\] = inf"),
+    ],
+)
+def test_bad_traits(
+    sensitivity: npt.ArrayLike, interference: npt.ArrayLike, min_noise_variance: npt.ArrayLike, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        DeviceTraits(sensitivity, interference, min_noise_variance)
+
+
+def test_traits_are_a_copy() -> None:
+    mu = np.array([1.0, 2.0])
+    traits = DeviceTraits(mu, 3.0)
+    mu[0] = 9.0
+    assert traits.sensitivity.tolist() == [1.0, 2.0]
+    assert traits.interference.tolist() == [3.0, 3.0]
+    assert traits.devices == 2
+    with pytest.raises(ValueError, match="read-only"):
+        traits.sensitivity[0] = 1.0
+
+
+def test_sensitivities() -> None:
+    assert printed_sensitivities(20)[[0, -1]] == pytest.approx([1.02, 1.4])
+    assert table_sensitivities(20)[[0, -1]] == pytest.approx([1.0, 1.38])
+    with pytest.raises(InputError, match="devices = 0"):
+        table_sensitivities(0)
+    with pytest.raises(InputError, match="devices = 0"):
+        printed_sensitivities(0)
+
+
+def test_rewards_are_the_recursion_of_theorem_3() -> None:
+    rng = np.random.default_rng(0)
+    mu, epsilon = np.sort(rng.uniform(1, 2, 30)), np.sort(rng.uniform(1, 9, 30))[::-1]
+    rewards = optimal_rewards(mu, epsilon)
+    assert rewards[-1] == mu[-1] * epsilon[-1]
+    for i in range(29):
+        assert rewards[i] == pytest.approx(rewards[i + 1] - mu[i] * epsilon[i + 1] + mu[i] * epsilon[i])
+    assert rewards.sum() == pytest.approx(float(marginal_rewards(mu) @ epsilon))
+    place = np.arange(1, 31)
+    assert marginal_rewards(mu) == pytest.approx(place * mu - (place - 1) * np.append(0.0, mu[:-1]))
+    with pytest.raises(InputError, match="epsilon must not increase"):
+        optimal_rewards(mu, epsilon[::-1])
+
+
+@pytest.mark.parametrize("gamma", [QuarticLoss(), PowerLoss(1.0), PowerLoss(2.5, 3.0)])
+def test_slopes_are_derivatives(gamma: Gamma) -> None:
+    at, step = np.array([0.5, 2.0, 30.0]), 1e-6
+    assert gamma.slope(at) == pytest.approx((gamma.value(at + step) - gamma.value(at - step)) / (2 * step), rel=1e-6)
+
+
+@pytest.mark.parametrize(("power", "scale"), [(0.5, 1.0), (2.0, 0.0), (float("nan"), 1.0)])
+def test_bad_losses(power: float, scale: float) -> None:
+    with pytest.raises(InputError, match="must be a"):
+        PowerLoss(power, scale)
+
+
+class Hinge:
+    """No loss up to a noise variance of 100, then linear."""
+
+    def value(self, noise_variance: FloatArray) -> FloatArray:
+        return np.where(noise_variance > 100.0, 100.0 - noise_variance, 0.0)
+
+    def slope(self, noise_variance: FloatArray) -> FloatArray:
+        return np.where(noise_variance > 100.0, -1.0, 0.0)
+
+
+class Indifferent:
+    def value(self, noise_variance: FloatArray) -> FloatArray:
+        return np.zeros_like(noise_variance)
+
+    def slope(self, noise_variance: FloatArray) -> FloatArray:
+        return np.zeros_like(noise_variance)
+
+
+def test_a_utility_with_a_kink() -> None:
+    contract = design_contract(DeviceTraits([1.0, 1.2]), 1e-3, 1000, Hinge())
+    assert contract.noise_variance == pytest.approx([100.0, 100.0], rel=1e-12)
+
+
+def test_a_utility_that_never_falls() -> None:
+    with pytest.raises(InputError, match="does not fall with the noise variance"):
+        design_contract(DeviceTraits([1.0, 1.2]), 1.0, 1000, Indifferent())

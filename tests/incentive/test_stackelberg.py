@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codedfl.arrays import FloatArray
+from codedfl.errors import InputError
+from codedfl.incentive.stackelberg import stackelberg_for_lambda, stackelberg_for_reward
+from codedfl.privacy.mi_dp import mi_dp_bits, noise_variance_for_mi_dp
+
+TABLE_SENSITIVITIES = 1 + 0.02 * np.arange(20)
+TABLE_LAMBDA = [
+    # lambda, sigma^2 as printed, total reward where 4 ln2 n (epsilon_1/R) v^2 (1 + v/c) = lambda, total reward as printed
+    (2e-4, 12_324, 71.448520, 70),
+    (1e-5, 10_488, 78.981534, 80),
+    (1e-7, 8_364, 90.561616, 90),
+    (1e-9, 6_808, 102.141699, 100),
+    (1.1e-11, 5_652, 113.482117, 110),
+    (1e-12, 5_146, 119.511824, 120),
+]
+
+
+@pytest.mark.parametrize(("lam", "noise", "reward", "printed"), TABLE_LAMBDA)
+def test_table_lambda_of_the_paper(lam: float, noise: int, reward: float, printed: int) -> None:
+    outcome = stackelberg_for_lambda(lam, TABLE_SENSITIVITIES, coded_samples=10_000, leader="paper", caps=False)
+    assert math.floor(outcome.total_noise_variance) == noise
+    assert outcome.total_reward == pytest.approx(reward, abs=2e-5)
+    assert outcome.total_reward == pytest.approx(printed, abs=3.5)
+    assert outcome.participants.tolist() == [True] * 11 + [False] * 9
+    assert outcome.lam == lam
+    correct = stackelberg_for_lambda(lam, TABLE_SENSITIVITIES, coded_samples=10_000)
+    assert correct.total_reward > 10 * outcome.total_reward
+    assert correct.server_utility is not None
+    assert outcome.server_utility is not None
+    assert correct.server_utility > outcome.server_utility
+
+
+def test_fields_fit_together() -> None:
+    outcome = stackelberg_for_reward(
+        100, [1.3, 1.0, 9.0, 1.1], coded_samples=500, interference=[0, 3, 0, 1], min_noise_variance=0.5
+    )
+    assert outcome.participants.tolist() == [True, True, False, True] == (outcome.epsilon > 0).tolist()
+    assert outcome.reward.sum() == pytest.approx(100)
+    assert outcome.reward == pytest.approx(100 * outcome.epsilon / outcome.epsilon.sum())
+    assert outcome.utility == pytest.approx(outcome.reward - outcome.sensitivity * outcome.epsilon)
+    assert outcome.noise_variance[2] == math.inf
+    assert outcome.total_noise_variance == pytest.approx(outcome.noise_variance[outcome.participants].sum())
+    for bits, noise, hidden in zip(outcome.epsilon, outcome.noise_variance, [0.0, 3.0, 0.0, 1.0], strict=True):
+        if bits > 0:
+            assert noise >= 0.5
+            assert mi_dp_bits(500, noise, hidden) == pytest.approx(bits)
+            assert noise_variance_for_mi_dp(bits, 500, hidden) == pytest.approx(noise)
+    assert outcome.lam is None
+    assert outcome.server_utility is None
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    devices=st.integers(2, 200),
+    spread=st.floats(0, 5),
+    power=st.floats(-2, 4),
+    caps=st.booleans(),
+)
+@settings(deadline=None)
+def test_nobody_gains_by_a_change_or_by_leaving(
+    seed: int, devices: int, spread: float, power: float, caps: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    mu = 0.5 + spread * rng.random(devices).round(2)
+    least = 10 ** rng.uniform(-1, 3, devices) if caps else 0.0
+    outcome = stackelberg_for_reward(10**power, mu, coded_samples=1000, min_noise_variance=least, caps=caps)
+    check = outcome.verify()
+    assert check.holds
+    assert check.best_response_residual < 1e-9
+    assert check.least_utility >= -1e-9 * outcome.total_reward
+    assert outcome.participants.sum() >= 2
+
+
+def test_verify_sees_what_is_not_an_equilibrium() -> None:
+    outcome = stackelberg_for_reward(10, [1.0, 1.2, 1.4], coded_samples=100)
+    more = outcome.epsilon * [1.2, 1.0, 1.0]
+    reward = 10 * more / more.sum()
+    wrong = replace(outcome, epsilon=more, reward=reward, utility=reward - outcome.sensitivity * more).verify()
+    assert not wrong.holds
+    assert wrong.best_response_residual > 1e-3
+    absurd = replace(
+        outcome, epsilon=outcome.epsilon * 9, utility=outcome.reward - 9 * outcome.sensitivity * outcome.epsilon
+    )
+    assert absurd.verify().least_utility < 0
+
+
+def test_without_caps_a_reward_is_refused_that_asks_for_too_little_noise() -> None:
+    with pytest.raises(InputError, match=r"total_reward = 9 .* give 8 or less, or caps=True"):
+        stackelberg_for_reward(9, [1, 1], coded_samples=15, interference=1, caps=False)
+    edge = stackelberg_for_reward(8, [1, 1], coded_samples=15, interference=1, caps=False)
+    assert edge.noise_variance == pytest.approx([0, 0], abs=1e-9)
+    capped = stackelberg_for_reward(9, [1, 1], coded_samples=15, interference=1)
+    assert capped.epsilon.tolist() == [2, 2]
+    assert capped.noise_variance == pytest.approx([0, 0], abs=1e-12)
+
+
+class Rising:
+    def value(self, noise_variance: FloatArray) -> FloatArray:
+        return -1 / (1 + noise_variance)
+
+
+class NotANumber:
+    def value(self, noise_variance: FloatArray) -> FloatArray:
+        return np.full_like(noise_variance, math.nan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sensitivities": [1.0]}, r"sensitivities has 1 device\(s\): give two or more"),
+        ({"sensitivities": []}, "sensitivities has 0"),
+        ({"sensitivities": [1.0, 0.0]}, "sensitivities = 0.0 must be positive"),
+        ({"sensitivities": [1.0, math.nan]}, "sensitivities has 1 value"),
+        ({"sensitivities": [[1.0, 2.0]]}, r"sensitivities has shape \(1, 2\)"),
+        ({"sensitivities": ["a", "b"]}, "sensitivities must be numbers"),
+        ({"coded_samples": 0}, "coded_samples = 0 must be 1 or more"),
+        ({"coded_samples": 1.5}, "coded_samples = 1.5 must be a whole number"),
+        ({"coded_samples": math.nan}, "coded_samples = nan must be a whole number"),
+        ({"interference": -1}, "interference = -1.0 must be zero or more"),
+        ({"interference": [1, 2, 3]}, r"interference has shape \(3,\)"),
+        ({"min_noise_variance": [[0, 1], [2]]}, "min_noise_variance must be numbers"),
+        ({"min_noise_variance": math.inf}, "min_noise_variance has 1 value"),
+        ({"lam": 0.0}, "lambda = 0.0 must be a positive"),
+        ({"leader": "follower"}, "leader = 'follower' must be 'correct' or 'paper'"),
+        ({"leader": "paper", "interference": 1}, "leader = 'paper' knows no caps"),
+        ({"gamma": Rising()}, "gamma makes no reward worth paying"),
+        ({"gamma": NotANumber()}, "gamma gives nan"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    given: dict[str, Any] = {"lam": 1.0, "sensitivities": [1.0, 1.2], "coded_samples": 100, **changes}
+    with pytest.raises(InputError, match=sentence):
+        stackelberg_for_lambda(given.pop("lam"), given.pop("sensitivities"), **given)
+
+
+@pytest.mark.parametrize("reward", [0.0, -1.0, math.nan, math.inf])
+def test_a_reward_that_is_not_positive_is_refused(reward: float) -> None:
+    with pytest.raises(InputError, match=r"total_reward = .* must be a positive finite number"):
+        stackelberg_for_reward(reward, [1, 2], coded_samples=10)
