@@ -32,9 +32,9 @@ def load_config(path: Path | None = None, overrides: Sequence[tuple[str, Any]] =
     Example:
         >>> load_config(overrides=[("coding.noise_variance", 0.5)]).coding.noise_variance
         0.5
-        >>> load_config(overrides=[("coding.coded", 0.5)])
+        >>> load_config(overrides=[("coding.code_samples", 0.5)])
         Traceback (most recent call last):
-        codedfl.errors.InputError: coding.coded: there is no such key, did you mean coding.coded_samples?
+        codedfl.errors.InputError: coding.code_samples: there is no such key, did you mean coding.coded_samples?
     """
     values: dict[str, Any] = {}
     if path is not None:
