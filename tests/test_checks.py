@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,3 +72,9 @@ def test_the_index_in_a_vector() -> None:
 
 def test_refusals_are_value_errors() -> None:
     assert issubclass(InputError, ValueError)
+
+
+@pytest.mark.parametrize("value", [1.5, 2.0, float("nan"), "3"])
+def test_a_count_that_is_not_an_integer_is_refused(value: Any) -> None:
+    with pytest.raises(InputError, match=r"rounds = .* must be a whole number, 1 or more\."):
+        require_at_least("rounds", value, 1)

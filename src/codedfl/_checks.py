@@ -23,7 +23,9 @@ def require_non_negative(name: str, value: float) -> None:
 
 
 def require_at_least(name: str, value: int, least: int) -> None:
-    """Refuse an integer below ``least``."""
+    """Refuse what is not an integer, and an integer below ``least``."""
+    if not isinstance(value, int | np.integer):
+        raise InputError(f"{name} = {value} must be a whole number, {least} or more.")
     if value < least:
         raise InputError(f"{name} = {value} must be {least} or more.")
 

@@ -9,9 +9,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._checks import require_at_least, require_finite
+from codedfl._checks import require_at_least
 from codedfl.arrays import FloatArray
 from codedfl.errors import InputError
+from codedfl.incentive._leakage import epsilon_of
+from codedfl.incentive.traits import DeviceTraits
 
 
 class NoiseValue(Protocol):
@@ -57,25 +59,16 @@ class Game:
             >>> Game.create([1, 2], coded_samples=15, min_noise_variance=[0, 1]).most_bits.tolist()
             [inf, 2.0]
         """
-        sensitivity = _vector("sensitivities", sensitivities)
-        if not (sensitivity > 0).all():
+        traits = DeviceTraits(sensitivities, interference, min_noise_variance)
+        if traits.devices < 2:
             raise InputError(
-                f"sensitivities = {sensitivity[sensitivity <= 0][0]} must be positive: "
-                "give what a bit of privacy costs each device."
+                f"sensitivity has {traits.devices} device(s): give two or more, because a lone device gets the whole reward for"
+                " any privacy budget, however small, and so has no best one."
             )
-        if len(sensitivity) < 2:
-            raise InputError(
-                f"sensitivities has {len(sensitivity)} device(s): give two or more, because a lone device gets the whole reward "
-                "for any privacy budget, however small, and so has no best one."
-            )
-        _require_whole("coded_samples", coded_samples)
-        hidden = _for_each("interference", interference, len(sensitivity))
-        least = _for_each("min_noise_variance", min_noise_variance, len(sensitivity))
-        with np.errstate(divide="ignore"):
-            most_bits = np.log1p(coded_samples / (hidden + least)) / (2 * math.log(2))
-        for array in (sensitivity, hidden, least, most_bits):
-            array.setflags(write=False)
-        return cls(sensitivity, int(coded_samples), hidden, least, most_bits)
+        require_at_least("coded_samples", coded_samples, 1)
+        most_bits = epsilon_of(traits.least_hidden_variance, coded_samples)
+        most_bits.setflags(write=False)
+        return cls(traits.sensitivity, coded_samples, traits.interference, traits.min_noise_variance, most_bits)
 
     def noise_variance(self, epsilon: FloatArray) -> FloatArray:
         """Return ``q_i^-1(epsilon_i) = c / (2^(2 epsilon_i) - 1) - h_i^2``, never below the least; infinite at 0."""
@@ -95,40 +88,3 @@ class Game:
                 f"gamma gives {total} for a noise variance: give a concave, non-increasing, real function of it."
             )
         return total
-
-
-def _require_whole(name: str, value: int) -> None:
-    try:
-        whole = int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} = {value} must be a whole number, 1 or more.") from None
-    if whole != value:
-        raise InputError(f"{name} = {value} must be a whole number, 1 or more.")
-    require_at_least(name, whole, 1)
-
-
-def _numbers(name: str, values: npt.ArrayLike) -> FloatArray:
-    try:
-        numbers = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be numbers, one for each device.") from None
-    require_finite(name, numbers)
-    return numbers
-
-
-def _vector(name: str, values: npt.ArrayLike) -> FloatArray:
-    vector = _numbers(name, values)
-    if vector.ndim != 1:
-        raise InputError(f"{name} has shape {vector.shape}: give a vector with one number for each device.")
-    return vector
-
-
-def _for_each(name: str, values: npt.ArrayLike, devices: int) -> FloatArray:
-    numbers = _numbers(name, values)
-    if numbers.shape not in ((), (devices,)):
-        raise InputError(
-            f"{name} has shape {numbers.shape}: give one number for all or one for each of {devices} devices."
-        )
-    if (numbers < 0).any():
-        raise InputError(f"{name} = {numbers[numbers < 0][0]} must be zero or more for every device.")
-    return np.broadcast_to(numbers, devices).copy()
