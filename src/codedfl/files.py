@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -24,3 +30,10 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays to one ``.npz`` file, atomically and without pickle."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    write_atomically(path, buffer.getvalue())

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import math
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from codedfl.experiment.audit import Audit
+from codedfl.experiment.png import new_figure, to_png
 
 DARK, RED, BLUE, GREY = "#333333", "#D55E00", "#0072B2", "#999999"
 MOST_DEVICES = 60
@@ -23,8 +21,7 @@ def draw_audit(audit: Audit) -> bytes:
     Returns:
         A PNG file.
     """
-    figure = Figure(figsize=(10, 4.6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(10, 4.6)
     left, right = figure.subplots(1, 2)
     _draw_mi_dp(left, audit)
     _draw_attack(right, audit)
@@ -36,9 +33,7 @@ def draw_audit(audit: Audit) -> bytes:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": "codedfl"})
-    return buffer.getvalue()
+    return to_png(figure)
 
 
 def _draw_mi_dp(axes: Axes, audit: Audit) -> None:

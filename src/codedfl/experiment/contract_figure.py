@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from codedfl.experiment.png import new_figure, to_png
 from codedfl.incentive import Contract
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
@@ -23,8 +20,7 @@ def draw_contract(contract: Contract, names: tuple[str, ...]) -> bytes:
     order = contract.order
     epsilon, reward = contract.epsilon[order], contract.reward[order]
     items = np.arange(1, len(order) + 1)
-    figure = Figure(figsize=(7, 4.4), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7, 4.4)
     axes = figure.add_subplot()
     shown = np.unique(np.linspace(0, len(order) - 1, min(4, len(order))).round().astype(int))
     for place, colour in zip(shown, COLOURS, strict=False):
@@ -40,6 +36,4 @@ def draw_contract(contract: Contract, names: tuple[str, ...]) -> bytes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.legend(fontsize=9, frameon=False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": "codedfl"})
-    return buffer.getvalue()
+    return to_png(figure)

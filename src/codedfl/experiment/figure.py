@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from codedfl.experiment.comparison import Comparison
+from codedfl.experiment.png import new_figure, to_png
 from codedfl.training import Evaluation, RunResult
 
 Clock = Literal["training", "everything"]
@@ -47,8 +45,7 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
     Returns:
         A PNG file.
     """
-    figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(8, 4.8)
     axes = figure.add_subplot()
     curves = [(outcome.result, _finite(outcome.result.curve)) for outcome in comparison.outcomes]
     labels = [_draw_run(axes, result, curve, clock) for result, curve in curves if curve]
@@ -77,9 +74,7 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
         fontsize=11,
         parse_math=False,  # a dollar in the name of a file is a dollar
     )
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": "codedfl"})
-    return buffer.getvalue()
+    return to_png(figure)
 
 
 def _finite(curve: Sequence[Evaluation]) -> list[Evaluation]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -14,7 +13,7 @@ from codedfl._reading import read_npz
 from codedfl.arrays import FloatArray
 from codedfl.data import FeatureMap, Task
 from codedfl.errors import InputError
-from codedfl.files import write_atomically
+from codedfl.files import write_npz
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +51,9 @@ class Predictor:
 
     def save(self, path: Path) -> None:
         """Write the model to one ``.npz`` file, without pickle."""
-        buffer = io.BytesIO()
         arrays = {f"map.{name}": array for name, array in self.feature_map.to_arrays().items()}
         names = np.array(self.target_names)
-        np.savez(
-            buffer, allow_pickle=False, weights=self.weights, task=np.array(self.task), target_names=names, **arrays
-        )
-        write_atomically(path, buffer.getvalue())
+        write_npz(path, {"weights": self.weights, "task": np.array(self.task), "target_names": names, **arrays})
 
     @classmethod
     def load(cls, path: Path | str) -> Predictor:

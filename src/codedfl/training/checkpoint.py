@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 from codedfl._reading import read_npz
 from codedfl.arrays import FloatArray
 from codedfl.errors import InputError
-from codedfl.files import write_atomically
+from codedfl.files import write_npz
 from codedfl.training.callbacks import Callback
 from codedfl.training.ledger import Ledger
 from codedfl.training.result import Evaluation, Progress, RunResult, Status
@@ -35,10 +34,8 @@ def save_checkpoint(path: Path, progress: Progress, fingerprint: str) -> None:
                 arrays[f"{prefix}.{item.name}"] = np.asarray(getattr(record, item.name))
     arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
     arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
-    buffer = io.BytesIO()
     words = {"fingerprint": fingerprint, "status": progress.status, "message": progress.message}
-    np.savez(buffer, allow_pickle=False, **arrays, **{name: np.array(text) for name, text in words.items()})
-    write_atomically(path, buffer.getvalue())
+    write_npz(path, {**arrays, **{name: np.array(text) for name, text in words.items()}})
 
 
 def load_checkpoint(path: Path, prepared: PreparedScheme, fingerprint: str) -> Progress:

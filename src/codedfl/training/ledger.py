@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from codedfl.arrays import FloatArray
-from codedfl.fleet import Attendance, Workload
+from codedfl.fleet import Attendance
 from codedfl.training.scheme import PreparedScheme
 from codedfl.training.uploads import UploadCost
 
@@ -44,8 +44,7 @@ class Ledger:
 
     def charge(self, prepared: PreparedScheme, round: int, attendance: Attendance) -> None:
         """Charge one round."""
-        federation = prepared.setting.federation
-        workload = Workload.for_linear_model(federation.dimension, federation.outputs, prepared.device.local_steps)
+        workload = prepared.setting.workload(prepared.device.local_steps)
         self.rounds += 1
         self.arrivals += int(attendance.arrived.sum())
         self.bits_up += workload.payload_bits * attendance.arrived

@@ -104,12 +104,15 @@ class Setting:
             if count != devices:
                 raise InputError(f"{name} describes {count} device(s) but the data has {devices}: they must agree.")
 
-    def timing(self, local_steps: int | None = None, deadline_s: float | None = None) -> RoundTiming:
-        """Return the timing of a round with ``local_steps`` (``tau`` unless told) within ``deadline_s`` (``T`` unless told)."""
-        workload = Workload.for_linear_model(
+    def workload(self, local_steps: int | None = None) -> Workload:
+        """Return what a device does in a round of ``local_steps`` (``tau`` unless told)."""
+        return Workload.for_linear_model(
             self.federation.dimension, self.federation.outputs, local_steps or self.local_steps
         )
-        return RoundTiming(self.fleet, self.channel, workload, deadline_s or self.deadline_s)
+
+    def timing(self, local_steps: int | None = None, deadline_s: float | None = None) -> RoundTiming:
+        """Return the timing of a round with ``local_steps`` (``tau`` unless told) within ``deadline_s`` (``T`` unless told)."""
+        return RoundTiming(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
 
     def rows(self, device: int) -> Rows:
         """Return the samples of one device."""

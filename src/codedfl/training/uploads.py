@@ -8,10 +8,9 @@ import numpy as np
 
 from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData, encode_all
+from codedfl.fleet.latency import BITS_PER_NUMBER
 from codedfl.training.devices import DevicePlan
 from codedfl.training.setting import Setting
-
-BITS_PER_NUMBER = 32
 
 
 @dataclass(frozen=True)
