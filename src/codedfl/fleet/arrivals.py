@@ -18,6 +18,9 @@ from codedfl.fleet._inputs import count_vector, counts, float_vector, whole_numb
 from codedfl.fleet.latency import RoundTiming
 from codedfl.streams import Streams
 
+BATCHES_AT_ONCE = 256
+"""Batch sizes whose probabilities are held in memory at the same time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Attendance:
@@ -73,6 +76,19 @@ class AdaptiveBatchArrivals:
         """p_i(1), and 0 for a device without samples."""
         return _read_only(self.timing.arrival_probability(np.minimum(self.samples, 1)))
 
+    @cached_property
+    def inverse_batch(self) -> FloatArray:
+        """E[1 / b | arrival] = 1 - sum_{n=2}^{l_i} p_i(n) / (n (n - 1) p_i(1)), NaN for a device that never arrives.
+
+        A batch is of n samples or more with probability p_i(n); the rest is summation by parts.
+        """
+        total = self.probability.copy()
+        for first in range(2, int(self.samples.max(initial=0)) + 1, BATCHES_AT_ONCE):
+            sizes = np.arange(first, first + BATCHES_AT_ONCE)[:, None]
+            at_least = self.timing.arrival_probability(np.broadcast_to(sizes, (len(sizes), len(self.samples))))
+            total -= np.sum(np.where(sizes <= self.samples, at_least / (sizes * (sizes - 1.0)), 0.0), axis=0)
+        return _read_only(_given_arrival(total, self.probability))
+
     @property
     def duration_s(self) -> float:
         """T."""
@@ -114,6 +130,11 @@ class FixedBatchArrivals:
     def probability(self) -> FloatArray:
         """p_i(b_i)."""
         return _read_only(self.timing.arrival_probability(self.batch_sizes))
+
+    @cached_property
+    def inverse_batch(self) -> FloatArray:
+        """1 / b_i, NaN for a device that never arrives."""
+        return _read_only(_given_arrival(self.probability / np.maximum(self.batch_sizes, 1), self.probability))
 
     @property
     def duration_s(self) -> float:
@@ -174,6 +195,12 @@ class TraceArrivals:
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
+    @cached_property
+    def inverse_batch(self) -> FloatArray:
+        """The mean of 1 / b_i over the recorded rounds in which the update arrived, NaN where it never did."""
+        inverse = np.where(self.arrived, 1.0 / np.maximum(self.batch_sizes, 1), 0.0)
+        return _read_only(_given_arrival(inverse.mean(axis=0), self.arrived.mean(axis=0)))
+
     def attend(self, round: int) -> Attendance:
         """Return a recorded round; what late devices sent is not on record and counts as nothing."""
         rounds, devices = self.batch_sizes.shape
@@ -182,6 +209,12 @@ class TraceArrivals:
                 f"round = {round} is beyond the trace, which has {rounds} round(s): record more or run fewer."
             )
         return Attendance(self.batch_sizes[round], self.arrived[round], late_bits=np.zeros(devices))
+
+
+def _given_arrival(joint: FloatArray, probability: FloatArray) -> FloatArray:
+    """Divide E[x; arrival] by P(arrival), NaN where that is zero."""
+    ratio: FloatArray = np.divide(joint, probability, out=np.full(joint.shape, np.nan), where=probability > 0)
+    return ratio
 
 
 def _read_only(array: FloatArray) -> FloatArray:

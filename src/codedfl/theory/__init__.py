@@ -1,0 +1,47 @@
+"""Theory: what to expect of a run (Sec. IV-A), exactly where that is possible and as bounds elsewhere.
+
+`Round` holds what the law of a round depends on. `round_variance` is exact for one local step; `device_bound`, `server_bound`
+and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `limit_point` say where training ends; `verify`
+checks all of them by Monte Carlo.
+"""
+
+from codedfl.theory.bounds import GapBound, device_bound, gap_bound, server_bound
+from codedfl.theory.constants import Constants, largest_residual, measure_constants
+from codedfl.theory.drift import accumulated_descent, device_drift, server_drift
+from codedfl.theory.limit import LimitError, LimitPoint, limit_error, limit_point
+from codedfl.theory.moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
+from codedfl.theory.round import Round
+from codedfl.theory.simulation import SimulatedRuns, simulate_round, simulate_runs
+from codedfl.theory.variance import RoundVariance, best_weight, round_variance
+from codedfl.theory.verification import Check, verify
+
+__all__ = [
+    "Check",
+    "Constants",
+    "GapBound",
+    "LimitError",
+    "LimitPoint",
+    "Reading",
+    "Round",
+    "RoundVariance",
+    "SimulatedRuns",
+    "accumulated_descent",
+    "best_weight",
+    "cross_moment",
+    "device_bound",
+    "device_drift",
+    "gap_bound",
+    "largest_residual",
+    "limit_error",
+    "limit_point",
+    "measure_constants",
+    "noise_moment",
+    "projection_moment",
+    "round_variance",
+    "sampling_moment",
+    "server_bound",
+    "server_drift",
+    "simulate_round",
+    "simulate_runs",
+    "verify",
+]
