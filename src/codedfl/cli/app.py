@@ -13,6 +13,7 @@ from codedfl.cli.incentive_commands import contract, stackelberg
 from codedfl.cli.options import DataDir, Json
 from codedfl.cli.privacy_commands import audit, privacy
 from codedfl.cli.run_command import run
+from codedfl.cli.theory_command import theory
 
 app = typer.Typer(
     name="codedfl",
@@ -26,6 +27,7 @@ app.command()(privacy)
 app.command()(audit)
 app.add_typer(contract, name="contract")
 app.command()(stackelberg)
+app.command()(theory)
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from codedfl.cli.style import new_table
 from codedfl.experiment.summary import plain
 from codedfl.incentive import (
     Contract,
@@ -87,7 +87,7 @@ def _items(result: Contract | StackelbergOutcome, names: tuple[str, ...]) -> lis
 
 def items_table(values: dict[str, Any], title: str) -> Table:
     """Return the items of a contract or a game, one row a device."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = new_table(title)
     table.add_column("device")
     for name in ("sensitivity", "epsilon, bits", "noise variance", "reward", "utility"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -128,14 +128,9 @@ def lambda_table() -> tuple[Table, list[dict[str, Any]]]:
                     "agrees": int(np.floor(result.total_noise_variance)) == printed,
                 }
             )
-    table = Table(
-        title="Table lambda of the paper, computed and printed",
-        title_justify="left",
-        caption="20 devices, c = 10,000, sensitivities 1 + 0.02 (i - 1); the game with the paper's leader",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
+    table = new_table(
+        "Table lambda of the paper, computed and printed",
+        "20 devices, c = 10,000, sensitivities 1 + 0.02 (i - 1); the game with the paper's leader",
     )
     table.add_column("mechanism")
     for name in ("lambda", "reward", "printed", "noise variance", "printed", ""):

@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from codedfl.cli.style import new_table
 from codedfl.experiment.audit import Audit
 from codedfl.privacy import DeviceAudit, PrivacyAccountant
 
@@ -19,7 +19,7 @@ MOST_DEVICES = 40
 
 def budget_table(accountant: PrivacyAccountant) -> Table:
     """Return the numbers of a budget and what they mean."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, show_header=False, pad_edge=False)
+    table = new_table(header=False)
     rows = {
         "coded samples": str(accountant.coded_samples),
         "noise variance": f"{accountant.noise_variance:.6g}",
@@ -38,17 +38,11 @@ def budget_table(accountant: PrivacyAccountant) -> Table:
 def audit_table(audit: Audit) -> Table:
     """Return one row a device; it fits a terminal of 80 columns."""
     delta = audit.experiment.config.privacy.delta
-    table = Table(
-        title=Text(f"{audit.experiment.config.data.dataset}: what coded uploads reveal", style="table.title"),
-        title_justify="left",
-        caption="MI-DP: bits for one entry, Theorem 2 as printed and corrected for this data; epsilon: worst case at delta ="
+    table = new_table(
+        f"{audit.experiment.config.data.dataset}: what coded uploads reveal",
+        "MI-DP: bits for one entry, Theorem 2 as printed and corrected for this data; epsilon: worst case at delta ="
         f" {delta:g} for the features alone, for features and labels, and for both if the server sees only the sum of uploads;"
         " labels: what the upload shows of the classes; attack: relative error of reconstruction (of guessing the mean)",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
     )
     table.add_column("device")
     for name in ("printed", "corrected", "eps X", "eps X,Y", "in sum"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.privacy_tables import number
+from codedfl.cli.style import new_table
 from codedfl.data import DatasetStatus, DeviceSummary
 from codedfl.experiment import Comparison, Outcome
 from codedfl.experiment.privacy_summary import clipped_share, privacy_of
@@ -30,16 +30,10 @@ def results_table(comparison: Comparison) -> Table:
     title = f"{comparison.config.data.dataset}: " + (
         f"the centralised optimum has {metric} {reference.score:.4f}" if reference else "no centralised reference"
     )
-    table = Table(
-        title=Text(title, style="table.title"),
-        title_justify="left",
-        caption="to 90%/95%: simulated seconds until that share of the centralised score; charged: simulated seconds"
+    table = new_table(
+        title,
+        "to 90%/95%: simulated seconds until that share of the centralised score; charged: simulated seconds"
         " with encoding and coded upload; MI-DP: bits for an entry of the coded features, for all data",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        collapse_padding=True,
     )
     table.add_column("scheme", no_wrap=True)
     times = [f"to {share}%" for share in SHARES]
@@ -80,9 +74,7 @@ def devices_table(comparison: Comparison) -> Table:
     setting = comparison.setting
     probability = setting.timing().arrival_probability(1)
     summaries = setting.federation.describe()
-    table = Table(
-        title=f"devices ({setting.channel.bandwidth_hz / 1e3:.1f} kHz each)", title_justify="left", box=box.SIMPLE_HEAD
-    )
+    table = new_table(f"devices ({setting.channel.bandwidth_hz / 1e3:.1f} kHz each)")
     table.add_column("device")
     table.add_column("samples", justify="right")
     table.add_column("classes: samples" if setting.federation.task == "classification" else "")
@@ -194,7 +186,7 @@ def datasets_table(found: Iterable[DatasetStatus]) -> Table:
 def schemes_table() -> Table:
     """Return Table I of the paper as it stands in the code."""
     rows = [[cell.strip("`") for cell in describe(make_scheme(name))] for name in SCHEMES]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    table = new_table()
     for name, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True):
         longest_word = max(len(word) for cell in (name, *cells) for word in cell.split())
         table.add_column(name, width=None if "each round" in name else longest_word)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -127,6 +128,13 @@ class Round:
     def total_label_noise(self) -> float:
         """The same for the labels."""
         return float(np.sum(self.label_noise[self.covered]))
+
+    def changed(self, **fields: Any) -> Round:
+        """Return the round with other probabilities, noise, code or steps; the second moments of the data are kept."""
+        other = replace(self, **fields)
+        if not fields.keys() & {"parts", "uploading"}:
+            vars(other).update({name: vars(self)[name] for name in ("gram", "coded_gram") if name in vars(self)})
+        return other
 
     @cached_property
     def gram(self) -> Gram:

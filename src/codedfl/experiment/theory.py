@@ -1,0 +1,361 @@
+"""Theory and measurement side by side: a run of SCFL against the bounds on it (Sec. IV-A)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from codedfl.arrays import FloatArray
+from codedfl.coding import Gram
+from codedfl.errors import InputError
+from codedfl.experiment.comparison import Comparison
+from codedfl.experiment.config import Config
+from codedfl.experiment.observer import Observer
+from codedfl.experiment.run import run
+from codedfl.experiment.summary import plain
+from codedfl.fleet import AdaptiveBatchArrivals, FixedBatchArrivals
+from codedfl.privacy import mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.theory import (
+    Constants,
+    GapBound,
+    LimitError,
+    LimitPoint,
+    Reading,
+    Round,
+    RoundVariance,
+    gap_bound,
+    limit_error,
+    limit_point,
+    measure_constants,
+    round_variance,
+)
+from codedfl.training import Callback, InverseProbability, PreparedScheme, Progress, RunResult
+
+READINGS: tuple[Reading, ...] = ("printed", "corrected")
+Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
+
+MOST_EXACT_WORK = 2e11
+"""Devices times the cube of the dimension up to which the constants of Assumption 1 are exact unless asked for."""
+
+ROOM = 2.0
+"""The radius of Assumption 1, in units of the largest model met: local models may be larger than global ones."""
+
+FACTORS = np.geomspace(1 / 16, 16, 9)
+TAUS = (1, 2, 3, 5, 8, 12, 20)
+BUDGETS = 13
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The theory at one value of a parameter, everything else as configured.
+
+    Args:
+        value: that of the parameter.
+        corrected: the terms of the corrected bound after all rounds, for one sample.
+        printed: the total of the bound as printed.
+        variance: the exact variance of an update with one local step, at ``W_0``.
+        floor: the gap that the coded data leaves, predicted to first order, for one sample; NaN where ``X^T X`` is singular.
+    """
+
+    value: float
+    corrected: dict[str, float]
+    printed: float
+    variance: float
+    floor: float
+
+
+@dataclass(frozen=True, eq=False)
+class TheoryReport:
+    """What theory says about a configuration, and what was measured. All gaps are for one sample, ``(f - f*) / m``.
+
+    Args:
+        comparison: the run of SCFL.
+        round: the law of a round.
+        constants: those of Assumption 1.
+        bounds: Theorem 1 after every round, by reading.
+        at_start: exact variance of an update with one local step at ``W_0``.
+        at_optimum: the same at ``W*``.
+        limit: the predicted remaining gap, None where ``X^T X`` is singular.
+        drawn_limit: the limit point of the coded data that this run drew.
+        sensitivity: how the bound changes with noise, code size, local steps and stragglers.
+        tradeoff: the same against the privacy budget of every device, in bits.
+    """
+
+    comparison: Comparison
+    round: Round
+    constants: Constants
+    bounds: dict[Reading, GapBound]
+    at_start: RoundVariance
+    at_optimum: RoundVariance
+    limit: LimitError | None
+    drawn_limit: LimitPoint
+    sensitivity: dict[Knob, list[Point]]
+    tradeoff: list[Point]
+
+    @property
+    def result(self) -> RunResult:
+        """The run."""
+        return self.comparison.outcomes[0].result
+
+    @property
+    def samples(self) -> int:
+        """``m``."""
+        return self.comparison.setting.federation.total_samples
+
+    @property
+    def measured(self) -> list[tuple[int, float]]:
+        """Rounds and the gap measured after them, for one sample."""
+        return [(point.round, point.gap) for point in self.result.curve if point.round > 0]
+
+    @property
+    def gap_at_start(self) -> float:
+        """The gap of ``W_0``, for one sample: a model that is no better has learnt nothing."""
+        return self.result.curve[0].gap
+
+    @property
+    def holds(self) -> bool:
+        """Whether the measured gap stays below the corrected bound at every evaluation."""
+        total = self.bounds["corrected"].total / self.samples
+        return all(gap <= total[rounds - 1] for rounds, gap in self.measured)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything in plain numbers and strings."""
+        rounds, m = self.result.final.round, self.samples
+        final = {name: bound.after(rounds) for name, bound in self.bounds.items()}
+        summary: dict[str, Any] = plain(
+            {
+                "dataset": self.comparison.config.data.dataset,
+                "seed": self.comparison.config.seed,
+                "rounds": rounds,
+                "step_size": self.result.learning_rate.initial,
+                "gap_at_start": self.gap_at_start,
+                "measured_gap": self.result.final.gap,
+                "corrected_bound_holds": self.holds,
+                "bound": {
+                    name: {"total": sum(terms.values()) / m, "terms": {key: value / m for key, value in terms.items()}}
+                    for name, terms in final.items()
+                },
+                "constants": {
+                    "radius": self.constants.radius,
+                    "smoothness": self.constants.smoothness,
+                    "strong_convexity": self.constants.strong_convexity,
+                    "printed_strong_convexity": self.constants.printed_strong_convexity,
+                    "feature_norm": self.constants.feature_norm.tolist(),
+                    "residual": self.constants.residual.tolist(),
+                },
+                "exact_variance": {
+                    name: {"total": at.total(), "terms": at.terms(), "best_weight": at.best_weight}
+                    for name, at in (("start", self.at_start), ("optimum", self.at_optimum))
+                },
+                "limit": self.limit
+                and {
+                    "gap": self.limit.total() / m,
+                    "terms": {name: value / m for name, value in self.limit.terms().items()},
+                    "best_weight": self.limit.best_weight,
+                },
+                "drawn_limit": {
+                    "gap": self.drawn_limit.gap / m,
+                    "least_eigenvalue": self.drawn_limit.least_eigenvalue,
+                },
+                "sensitivity": {name: [vars(point) for point in points] for name, points in self.sensitivity.items()},
+                "tradeoff": [vars(point) for point in self.tradeoff],
+            }
+        )
+        return summary
+
+
+def run_theory(
+    config: Config,
+    *,
+    radius: float | None = None,
+    constants: Literal["auto", "exact", "cheap"] = "auto",
+    observer: Observer | None = None,
+    callbacks: tuple[Callback, ...] = (),
+) -> TheoryReport:
+    """Train SCFL as configured and set theory beside the measurement.
+
+    Args:
+        config: data, fleet, code and training; its list of schemes does not matter.
+        radius: ``phi`` of Assumption 1; unless given, twice the largest norm among the models of the run and ``W*``.
+        constants: how the constants of Assumption 1 are measured; ``auto`` is exact unless that takes minutes.
+        observer: told about progress.
+        callbacks: added to the run.
+
+    Raises:
+        InputError: if theory has nothing to say about the configuration, or a step size is not below ``1 / L``.
+
+    Example:
+        >>> from codedfl.experiment import load_config
+        >>> given = [("training.rounds", 20), ("learning_rate.scale", 0.25), ("features.dimension", 20)]
+        >>> report = run_theory(load_config(overrides=given))
+        >>> report.holds
+        True
+    """
+    observer = observer or Observer()
+    norms = _LargestNorm()
+    comparison = run(_for_theory(config), observer=observer, callbacks=(*callbacks, norms))
+    if not comparison.outcomes or comparison.outcomes[0].result.status == "interrupted":
+        raise KeyboardInterrupt
+    result = comparison.outcomes[0].result
+    gram = comparison.setting.known_gram
+    if gram is None:
+        raise InputError(
+            "features.dimension is too large to compute X^T X, which the theory needs: use fewer features."
+        )
+    observer.on_stage("measuring the constants of Assumption 1")
+    round = round_of(result.prepared, gram)
+    phi = radius or ROOM * max(norms.largest, float(np.linalg.norm(gram.optimum)))
+    exact = constants == "exact" or (constants == "auto" and round.devices * round.dimension**3 <= MOST_EXACT_WORK)
+    measured = measure_constants(round.parts, phi, gram=gram, method="exact" if exact else "cheap")
+    theory = _Theory(round, measured, _step_sizes(result), np.asarray(norms.start, np.float64))
+    observer.on_stage("evaluating the theory")
+    return TheoryReport(
+        comparison=comparison,
+        round=round,
+        constants=measured,
+        bounds={reading: theory.bound(round, reading) for reading in READINGS},
+        at_start=theory.variance(round, theory.start),
+        at_optimum=theory.variance(round, gram.optimum),
+        limit=theory.limit(round),
+        drawn_limit=limit_point(gram, result.prepared.coded[0], round.device_weight, round.coded_gram),
+        sensitivity=theory.sensitivity(),
+        tradeoff=theory.tradeoff(),
+    )
+
+
+def round_of(prepared: PreparedScheme, gram: Gram | None = None) -> Round:
+    """Return the law of a round of SCFL as it has been prepared.
+
+    Args:
+        prepared: SCFL in its setting.
+        gram: second moments of the data, if they are at hand.
+    """
+    setting, arrivals, aggregation = prepared.setting, prepared.device.arrivals, prepared.scheme.aggregation
+    if not isinstance(aggregation, InverseProbability) or not isinstance(
+        arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
+    ):
+        raise InputError(f"the theory is about SCFL, not about {prepared.scheme.title}: choose --scheme scfl.")
+    code = setting.code
+    if code.clip_norm is not None:
+        raise InputError(
+            f"coding.clip_norm = {code.clip_norm:g}: clipped samples make the coded gradient biased, which the theory leaves "
+            "out: set it to 0."
+        )
+    batch = setting.server_batch or setting.timing().server_batch(setting.server_mac_rate, code.coded_samples)
+    round = Round(
+        parts=tuple(setting.rows(i) for i in range(setting.federation.devices)),
+        arrival_probability=arrivals.probability,
+        inverse_batch=arrivals.inverse_batch,
+        coded_samples=code.coded_samples,
+        server_batch=min(batch, code.coded_samples),
+        noise_variance=code.noise_variance,
+        label_noise_variance=code.label_noise_variance,
+        local_steps=setting.local_steps,
+        device_weight=aggregation.device_weight,
+        uploading=code.uploading,
+    )
+    if gram is not None:
+        vars(round)["gram"] = gram
+    return round
+
+
+def _for_theory(config: Config) -> Config:
+    """Return the configuration with SCFL alone, and step sizes that Theorem 1 covers."""
+    rate = config.learning_rate
+    if rate.scale == "grid":
+        below = tuple(scale for scale in rate.grid if scale < 1)
+        if not below:
+            raise InputError(
+                f"learning_rate.grid = {list(rate.grid)} has no value below 1, which Theorem 1 needs: add one."
+            )
+        rate = rate.model_copy(update={"grid": below})
+    elif rate.scale >= 1:
+        raise InputError(f"learning_rate.scale = {rate.scale:g}: Theorem 1 needs eta L < 1, so give a value below 1.")
+    return config.model_copy(update={"schemes": ("scfl",), "learning_rate": rate})
+
+
+def _step_sizes(result: RunResult) -> FloatArray:
+    return np.array([result.learning_rate.at(k) for k in range(result.final.round)])
+
+
+class _LargestNorm(Callback):
+    """Remembers the largest norm of a model of the run, and where it started."""
+
+    def __init__(self) -> None:
+        self.largest = 0.0
+        self.start: FloatArray = np.zeros((1, 1))
+
+    def on_start(self, progress: Progress, rounds: int) -> None:  # noqa: ARG002
+        self.start = progress.state.model
+        self.largest = float(np.linalg.norm(self.start))
+
+    def on_round(self, progress: Progress) -> None:
+        self.largest = max(self.largest, float(np.linalg.norm(progress.state.model)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Theory:
+    """The theory of a round and of rounds like it, with the constants and step sizes of one run."""
+
+    round: Round
+    constants: Constants
+    step_sizes: FloatArray
+    start: FloatArray
+
+    def bound(self, round: Round, reading: Reading) -> GapBound:
+        distance = float(np.linalg.norm(self.start - round.gram.optimum))
+        return gap_bound(round, self.constants, self.step_sizes, distance, reading)
+
+    def variance(self, round: Round, model: FloatArray) -> RoundVariance:
+        return round_variance(round.changed(local_steps=1), model)
+
+    def limit(self, round: Round) -> LimitError | None:
+        try:
+            return limit_error(round, float(self.step_sizes[-1]))
+        except InputError:  # X^T X is singular
+            return None
+
+    def point(self, value: float, round: Round) -> Point:
+        m, limit = float(round.samples.sum()), self.limit(round)
+        printed, corrected = (self.bound(round, reading).after(len(self.step_sizes)) for reading in READINGS)
+        return Point(
+            value=value,
+            corrected={name: term / m for name, term in corrected.items()},
+            printed=sum(printed.values()) / m,
+            variance=self.variance(round, self.start).total(),
+            floor=limit.terms()["code_floor"] / m if limit else float("nan"),
+        )
+
+    def sensitivity(self) -> dict[Knob, list[Point]]:
+        round = self.round
+        noise = round.noise_variance if round.total_noise > 0 else np.full(round.devices, 0.1)
+        sizes = np.unique(np.maximum(1, np.rint(FACTORS * round.coded_samples).astype(int)))
+        taus = sorted({*TAUS, round.local_steps})
+        fading = [round.arrival_probability**factor for factor in FACTORS]
+        return {
+            "noise_variance": [
+                self.point(float(np.mean(factor * noise)), round.changed(noise_variance=factor * noise))
+                for factor in FACTORS
+            ],
+            "coded_samples": [
+                self.point(float(c), round.changed(coded_samples=int(c), server_batch=min(int(c), round.server_batch)))
+                for c in sizes
+            ],
+            "local_steps": [self.point(float(tau), round.changed(local_steps=tau)) for tau in taus],
+            "stragglers": [
+                self.point(float(np.mean(1 - p)), round.changed(arrival_probability=p)) for p in fading if p.min() > 0
+            ],
+        }
+
+    def tradeoff(self) -> list[Point]:
+        """Give every device the same budget, as the bound that holds for all data has it, and look at the cost."""
+        round = self.round
+        middle = float(np.median(round.noise_variance[round.covered])) or 0.1
+        most, least = (mi_dp_bits(round.coded_samples, middle * factor) for factor in (1e-3, 1e3))
+        points = []
+        for bits in np.linspace(least, most, BUDGETS):
+            noise = noise_variance_for_mi_dp(float(bits), round.coded_samples)
+            points.append(self.point(float(bits), round.changed(noise_variance=np.full(round.devices, noise))))
+        return points
