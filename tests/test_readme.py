@@ -30,6 +30,12 @@ def test_the_python_example_runs_and_is_short(capsys: pytest.CaptureFixture[str]
     assert [line.split()[0] for line in printed] == ["FedAvg", "SCFL"]
 
 
+def test_the_example_of_the_theory_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "theory.md").read_text("utf-8"), flags=re.DOTALL)
+    exec(compile(example, "theory.md", "exec"), {})
+    assert "code_floor" in capsys.readouterr().out
+
+
 def test_every_link_and_picture_leads_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
     for page in pages:

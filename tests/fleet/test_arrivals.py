@@ -124,3 +124,47 @@ def test_bad_arrivals_are_refused() -> None:
         TraceArrivals(one, yes[:1], p, 1.0)
     with pytest.raises(InputError, match=r"\(round, device\) = \(0, 0\)"):
         TraceArrivals(0 * one, yes, p, 1.0)
+
+
+def test_the_inverse_of_an_adaptive_batch_is_that_of_many_rounds() -> None:
+    """Off by 4.5 standard errors at most: one of the four devices would be with probability 3e-5."""
+    arrivals = AdaptiveBatchArrivals(timing(), np.array([3000, 5, 2, 40, 0]), Streams(seed=4))
+    seen = [arrivals.attend(k) for k in range(ROUNDS)]
+    for i in range(4):
+        inverse = np.array([1 / a.batch_sizes[i] for a in seen if a.arrived[i]])
+        error = inverse.std(ddof=1) / np.sqrt(len(inverse))
+        assert 0 < error < 0.1 * arrivals.inverse_batch[i]
+        assert abs(inverse.mean() - arrivals.inverse_batch[i]) < 4.5 * error
+    assert np.isnan(arrivals.inverse_batch[4])
+
+
+@pytest.mark.parametrize("most", [1, 2, 255, 256, 257, 258, 700])
+def test_the_inverse_of_an_adaptive_batch_is_a_sum_over_its_sizes(most: int) -> None:
+    """In blocks of sizes, so that numbers around the length of a block matter; with so late a deadline, all sizes do."""
+    late = replace(timing(), deadline_s=120.0)
+    arrivals = AdaptiveBatchArrivals(late, np.array([most, 1, 3, 40, most]), Streams(seed=4))
+    for i, samples in enumerate(arrivals.samples):
+        p = [float(late.arrival_probability(n)[i]) for n in range(1, samples + 1)]
+        expected = 0.0
+        for n in range(1, samples + 1):
+            exactly = p[n - 1] - (p[n] if n < samples else 0.0)
+            expected += exactly / p[0] / n
+        assert arrivals.inverse_batch[i] == pytest.approx(expected, rel=1e-10)
+    assert float(late.arrival_probability(most)[0]) > 0.01
+
+
+def test_the_inverse_of_a_fixed_batch() -> None:
+    batch = np.array([1, 10, 20, 5000, 0])  # the fourth can never arrive, the fifth sits out
+    arrivals = FixedBatchArrivals(timing(), batch, Streams(seed=4))
+    assert arrivals.inverse_batch[:3] == pytest.approx([1.0, 0.1, 0.05], rel=1e-12)
+    assert np.isnan(arrivals.inverse_batch[3:]).all()
+
+
+def test_the_inverse_of_recorded_batches_is_their_mean_over_arrivals() -> None:
+    batch = np.array([[8, 4, 2, 0], [2, 4, 2, 0], [4, 1, 2, 0]])
+    arrived = np.array([[True, True, False, False], [True, False, False, False], [False, True, False, False]])
+    trace = TraceArrivals(batch, arrived, probability=np.full(4, 0.5), duration_s=1.0)
+    assert trace.inverse_batch[:2] == pytest.approx([(1 / 8 + 1 / 2) / 2, (1 / 4 + 1) / 2], rel=1e-12)
+    assert np.isnan(trace.inverse_batch[2:]).all()
+    with pytest.raises(ValueError, match="read-only"):
+        trace.inverse_batch[0] = 1.0

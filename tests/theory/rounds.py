@@ -27,6 +27,19 @@ def random_round(rng: np.random.Generator, samples: tuple[int, ...] = (4, 7, 3),
     return Round(**(fields | changes))
 
 
+def lonely_round(**changes: Any) -> Round:
+    """One device with one sample ``x = 1, y = 0``: at ``W = 1`` every norm is one, and most inequalities are tight."""
+    fields: dict[str, Any] = {
+        "parts": (Rows(np.ones((1, 1)), np.zeros((1, 1))),),
+        "arrival_probability": np.array([0.5]),
+        "inverse_batch": np.ones(1),
+        "coded_samples": 40,
+        "server_batch": 40,
+        "noise_variance": np.zeros(1),
+    }
+    return Round(**(fields | changes))
+
+
 def model_within(rng: np.random.Generator, radius: float, shape: tuple[int, ...] = (3, 2)) -> FloatArray:
     """Return a random model of norm at most ``radius``, often close to it."""
     W = rng.standard_normal(shape)

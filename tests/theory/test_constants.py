@@ -15,7 +15,7 @@ def squared_residual(rows: Rows, W: FloatArray) -> float:
     return float(np.sum((rows.features @ W - rows.labels) ** 2))
 
 
-def climb(rows: Rows, radius: float, rng: np.random.Generator, starts: int = 12) -> float:
+def climb(rows: Rows, radius: float, rng: np.random.Generator, starts: int = 6) -> float:
     """The largest residual found by projected ascent from random points of the sphere.
 
     A convex function is largest on the sphere, and moving to the point where its tangent plane is largest never lowers it.
@@ -26,9 +26,9 @@ def climb(rows: Rows, radius: float, rng: np.random.Generator, starts: int = 12)
         W *= radius / np.linalg.norm(W)
         for _ in range(4000):
             slope = rows.features.T @ (rows.features @ W - rows.labels)
-            if not np.linalg.norm(slope):
+            before, W = W, slope * radius / np.linalg.norm(slope)
+            if np.linalg.norm(W - before) < 1e-9 * radius:
                 break
-            W = slope * radius / np.linalg.norm(slope)
         best = max(best, squared_residual(rows, W))
     return best
 

@@ -73,7 +73,9 @@ def test_the_engine_has_the_exact_variance(name: str) -> None:
     X, Y = setting.federation.features, setting.federation.labels
     squares = squared_norms(sample_updates(scheme, setting, DRAWS) - X.T @ (X @ W - Y))
     exact, error = round_variance(round, W).total(), standard_error(squares)
-    assert abs(squares.mean() - exact) < SIGMAS * error, f"off by {(squares.mean() - exact) / error:.1f} standard errors"
+    assert abs(squares.mean() - exact) < SIGMAS * error, (
+        f"off by {(squares.mean() - exact) / error:.1f} standard errors"
+    )
     # The check has power: it can tell the variance from one that is 30% too large or too small.
     assert error < 0.1 * exact
 

@@ -35,6 +35,7 @@ from codedfl.training import (
 def run(
     config: Config,
     *,
+    experiment: Experiment | None = None,
     folder: RunFolder | None = None,
     observer: Observer | None = None,
     callbacks: tuple[Callback, ...] = (),
@@ -43,6 +44,7 @@ def run(
 
     Args:
         config: what to compare, and in which setting.
+        experiment: the configuration's data, fleet and code, if they have been built already.
         folder: where checkpoints and results go; schemes that it has checkpoints of continue from them. None keeps
             everything in memory.
         observer: told about progress.
@@ -60,7 +62,7 @@ def run(
         >>> run(config)["scfl"].final.round
         20
     """
-    return _Runner(config, folder, observer or Observer(), callbacks).run()
+    return _Runner(config, folder, observer or Observer(), callbacks).run(experiment)
 
 
 class _Runner:
@@ -69,10 +71,11 @@ class _Runner:
     ) -> None:
         self.config, self.folder, self.observer, self.callbacks = config, folder, observer, callbacks
 
-    def run(self) -> Comparison:
+    def run(self, experiment: Experiment | None) -> Comparison:
         began = time.perf_counter()
-        self.observer.on_stage(f"loading {self.config.data.dataset}")
-        experiment = build_experiment(self.config)
+        if experiment is None:
+            self.observer.on_stage(f"loading {self.config.data.dataset}")
+            experiment = build_experiment(self.config)
         self.observer.on_stage("solving for the centralised optimum")
         evaluator = Evaluator(experiment.setting)
         _ = evaluator.reference

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from codedfl.arrays import FloatArray
-from codedfl.coding import Gram
 from codedfl.errors import InputError
+from codedfl.experiment.build import build_experiment
 from codedfl.experiment.comparison import Comparison
 from codedfl.experiment.config import Config
 from codedfl.experiment.observer import Observer
@@ -17,6 +17,7 @@ from codedfl.experiment.run import run
 from codedfl.experiment.summary import plain
 from codedfl.fleet import AdaptiveBatchArrivals, FixedBatchArrivals
 from codedfl.privacy import mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.schemes import make_scheme
 from codedfl.theory import (
     Constants,
     GapBound,
@@ -31,7 +32,7 @@ from codedfl.theory import (
     measure_constants,
     round_variance,
 )
-from codedfl.training import Callback, InverseProbability, PreparedScheme, Progress, RunResult
+from codedfl.training import Callback, InverseProbability, PreparedScheme, Progress, RunResult, Setting
 
 READINGS: tuple[Reading, ...] = ("printed", "corrected")
 Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
@@ -194,22 +195,27 @@ def run_theory(
         True
     """
     observer = observer or Observer()
+    config = _for_theory(config)
+    observer.on_stage(f"loading {config.data.dataset}")
+    experiment = build_experiment(config)
+    scheme, setting = make_scheme("scfl", config.options.get("scfl")), experiment.setting
+    round = round_of(PreparedScheme(scheme, setting, scheme.device.plan(setting), None, (), None))
+    if setting.known_gram is None:
+        raise InputError(
+            f"features.dimension = {round.dimension} is too large to hold X^T X, which the theory needs: use fewer features."
+        )
     norms = _LargestNorm()
-    comparison = run(_for_theory(config), observer=observer, callbacks=(*callbacks, norms))
+    comparison = run(config, experiment=experiment, observer=observer, callbacks=(*callbacks, norms))
     if not comparison.outcomes or comparison.outcomes[0].result.status == "interrupted":
         raise KeyboardInterrupt
     result = comparison.outcomes[0].result
-    gram = comparison.setting.known_gram
-    if gram is None:
-        raise InputError(
-            "features.dimension is too large to compute X^T X, which the theory needs: use fewer features."
-        )
     observer.on_stage("measuring the constants of Assumption 1")
-    round = round_of(result.prepared, gram)
+    gram = setting.gram
+    round = round.with_gram(gram)
     phi = radius or ROOM * max(norms.largest, float(np.linalg.norm(gram.optimum)))
     exact = constants == "exact" or (constants == "auto" and round.devices * round.dimension**3 <= MOST_EXACT_WORK)
     measured = measure_constants(round.parts, phi, gram=gram, method="exact" if exact else "cheap")
-    theory = _Theory(round, measured, _step_sizes(result), np.asarray(norms.start, np.float64))
+    theory = _Theory(round, setting, measured, _step_sizes(result), np.asarray(norms.start, np.float64))
     observer.on_stage("evaluating the theory")
     return TheoryReport(
         comparison=comparison,
@@ -225,13 +231,8 @@ def run_theory(
     )
 
 
-def round_of(prepared: PreparedScheme, gram: Gram | None = None) -> Round:
-    """Return the law of a round of SCFL as it has been prepared.
-
-    Args:
-        prepared: SCFL in its setting.
-        gram: second moments of the data, if they are at hand.
-    """
+def round_of(prepared: PreparedScheme) -> Round:
+    """Return the law of a round of SCFL in its setting."""
     setting, arrivals, aggregation = prepared.setting, prepared.device.arrivals, prepared.scheme.aggregation
     if not isinstance(aggregation, InverseProbability) or not isinstance(
         arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
@@ -243,22 +244,18 @@ def round_of(prepared: PreparedScheme, gram: Gram | None = None) -> Round:
             f"coding.clip_norm = {code.clip_norm:g}: clipped samples make the coded gradient biased, which the theory leaves "
             "out: set it to 0."
         )
-    batch = setting.server_batch or setting.timing().server_batch(setting.server_mac_rate, code.coded_samples)
-    round = Round(
+    return Round(
         parts=tuple(setting.rows(i) for i in range(setting.federation.devices)),
         arrival_probability=arrivals.probability,
         inverse_batch=arrivals.inverse_batch,
         coded_samples=code.coded_samples,
-        server_batch=min(batch, code.coded_samples),
+        server_batch=setting.server_batch_of(code.coded_samples),
         noise_variance=code.noise_variance,
         label_noise_variance=code.label_noise_variance,
         local_steps=setting.local_steps,
         device_weight=aggregation.device_weight,
         uploading=code.uploading,
     )
-    if gram is not None:
-        vars(round)["gram"] = gram
-    return round
 
 
 def _for_theory(config: Config) -> Config:
@@ -300,6 +297,7 @@ class _Theory:
     """The theory of a round and of rounds like it, with the constants and step sizes of one run."""
 
     round: Round
+    setting: Setting
     constants: Constants
     step_sizes: FloatArray
     start: FloatArray
@@ -331,7 +329,7 @@ class _Theory:
     def sensitivity(self) -> dict[Knob, list[Point]]:
         round = self.round
         noise = round.noise_variance if round.total_noise > 0 else np.full(round.devices, 0.1)
-        sizes = np.unique(np.maximum(1, np.rint(FACTORS * round.coded_samples).astype(int)))
+        sizes = sorted({max(1, int(np.rint(factor * round.coded_samples))) for factor in FACTORS})
         taus = sorted({*TAUS, round.local_steps})
         fading = [round.arrival_probability**factor for factor in FACTORS]
         return {
@@ -340,7 +338,7 @@ class _Theory:
                 for factor in FACTORS
             ],
             "coded_samples": [
-                self.point(float(c), round.changed(coded_samples=int(c), server_batch=min(int(c), round.server_batch)))
+                self.point(float(c), round.changed(coded_samples=c, server_batch=self.setting.server_batch_of(c)))
                 for c in sizes
             ],
             "local_steps": [self.point(float(tau), round.changed(local_steps=tau)) for tau in taus],

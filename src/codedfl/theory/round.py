@@ -129,6 +129,12 @@ class Round:
         """The same for the labels."""
         return float(np.sum(self.label_noise[self.covered]))
 
+    def with_gram(self, gram: Gram) -> Round:
+        """Return the round with second moments of all data that are at hand already."""
+        other = replace(self)
+        vars(other)["gram"] = gram
+        return other
+
     def changed(self, **fields: Any) -> Round:
         """Return the round with other probabilities, noise, code or steps; the second moments of the data are kept."""
         other = replace(self, **fields)

@@ -44,8 +44,9 @@ class CodedSGD:
     def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
         """Settle the batch ``b_s``: as large as the deadline allows, unless the setting fixes it."""
         (data,) = coded
-        batch = setting.server_batch or setting.timing().server_batch(setting.server_mac_rate, len(data))
-        return _CodedSGDPlan(setting, data, min(batch, len(data)), data.noise_variance if self.make_up else 0.0)
+        return _CodedSGDPlan(
+            setting, data, setting.server_batch_of(len(data)), data.noise_variance if self.make_up else 0.0
+        )
 
 
 @dataclass(frozen=True)

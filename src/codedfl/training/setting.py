@@ -114,6 +114,11 @@ class Setting:
         """Return the timing of a round with ``local_steps`` (``tau`` unless told) within ``deadline_s`` (``T`` unless told)."""
         return RoundTiming(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
 
+    def server_batch_of(self, coded_samples: int) -> int:
+        """Return ``b_s`` for so many coded samples: as given, or else the largest that the server has time for."""
+        batch = self.server_batch or self.timing().server_batch(self.server_mac_rate, coded_samples)
+        return min(batch, coded_samples)
+
     def rows(self, device: int) -> Rows:
         """Return the samples of one device."""
         return Rows(*self.federation.device(device))

@@ -1,0 +1,84 @@
+"""The simulation that checks the theory is itself checked where nothing is random, and against Algorithm 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from codedfl.arrays import FloatArray
+from codedfl.theory import Round, simulate_round, simulate_runs
+from tests.theory.rounds import random_round
+
+WHOLE = 1 / np.array([4.0, 7.0, 3.0])
+
+
+def local_steps(X: FloatArray, Y: FloatArray, W: FloatArray, eta: float, steps: int) -> tuple[FloatArray, list[float]]:
+    total, norms = np.zeros_like(W), []
+    for _ in range(steps):
+        norms.append(float(np.linalg.norm(W)))
+        gradient = X.T @ (X @ W - Y)
+        total, W = total + gradient, W - eta * gradient
+    return total, norms
+
+
+def certain_round(**changes: object) -> Round:
+    """Whole batches, everyone arrives, and only the devices count."""
+    fixed = {"arrival_probability": np.ones(3), "inverse_batch": WHOLE, "device_weight": 1.0}
+    return random_round(np.random.default_rng(0), **(fixed | changes))
+
+
+def test_runs_without_chance_are_federated_descent() -> None:
+    round, eta = certain_round(local_steps=3), np.array([0.02, 0.01, 0.03, 0.005])
+    runs = simulate_runs(round, eta, 2, np.random.default_rng(1))
+    X, Y = (np.vstack([getattr(part, name) for part in round.parts]) for name in ("features", "labels"))
+    optimum = np.linalg.lstsq(X, Y)[0]
+    W, weighted, norms = np.zeros((3, 2)), np.zeros((3, 2)), []
+    for k, step in enumerate(eta):
+        weighted += step * W
+        average = weighted / eta[: k + 1].sum()
+        gap = 0.5 * np.sum((X @ average - Y) ** 2) - 0.5 * np.sum((X @ optimum - Y) ** 2)
+        assert runs.gaps[:, k] == pytest.approx([gap, gap], rel=1e-9)
+        update = np.zeros((3, 2))
+        for part in round.parts:
+            sent, met = local_steps(part.features, part.labels, W, float(step), 3)
+            update, norms = update + sent, norms + met
+        W = W - step * update
+    norms.append(float(np.linalg.norm(W)))
+    assert runs.largest_norm >= max(norms) * (1 - 1e-12), "models of the server may be larger still"
+
+
+def test_devices_that_upload_nothing_count_in_full() -> None:
+    """Nobody but one device uploads, and the code has no weight: the others alone make the update complete."""
+    round = certain_round(uploading=np.array([True, False, False]), device_weight=1.0)
+    other = certain_round()
+    gaps = [simulate_runs(one, np.full(3, 0.02), 1, np.random.default_rng(1)).gaps for one in (round, other)]
+    np.testing.assert_allclose(gaps[0], gaps[1], rtol=1e-12)
+
+
+def test_each_run_keeps_its_code() -> None:
+    """With whole batches a code drawn once makes a run deterministic; the runs differ, and so do rounds with fresh codes."""
+    round = certain_round(device_weight=0.0, server_batch=12)
+    W = np.zeros((3, 2))
+    _, server = simulate_round(round, W, 0.01, 5, np.random.default_rng(2))
+    assert np.abs(server[0] - server[1]).max() > 0.1
+    # From W_0 = 0 with one tiny step after another the gap is linear in the number of rounds: the same error every time.
+    gaps = simulate_runs(round, np.full(5, 1e-7), 4, np.random.default_rng(3)).gaps
+    steps = np.diff(gaps, axis=1)
+    assert np.abs(steps / steps[:, :1] - 1).max() < 1e-3
+    assert np.abs(steps[:, 0] / steps[0, 0] - 1)[1:].min() > 1e-3
+
+
+def test_a_draw_has_every_device_or_nothing_of_it() -> None:
+    round = certain_round(arrival_probability=np.array([1.0, 0.25, 0.5]))
+    device, server = simulate_round(round, np.ones((3, 2)), 0.01, 600, np.random.default_rng(4))
+    assert device.shape == (600, 3, 3, 2)
+    assert server.shape == (600, 3, 2)
+    for i, part in enumerate(round.parts):
+        gradient = part.features.T @ (part.features @ np.ones((3, 2)) - part.labels)
+        absent = np.abs(device[:, i]).max(axis=(1, 2)) == 0
+        np.testing.assert_allclose(
+            device[~absent, i], np.broadcast_to(gradient / round.arrival_probability[i], device[~absent, i].shape)
+        )
+        p = round.arrival_probability[i]
+        # 4.5 standard errors of a frequency, exceeded with probability 7e-6.
+        assert abs(absent.mean() - (1 - p)) <= 4.5 * np.sqrt(p * (1 - p) / 600)
