@@ -184,13 +184,13 @@ def test_decreasing_steps_leave_the_bias_of_the_code() -> None:
     """Remark 1 says that the bound vanishes; it does so as printed, but the code is drawn once."""
     round = random_round(np.random.default_rng(0))
     constants = measure_constants(round.parts, 1.0)
-    eta = 0.5 / constants.smoothness / np.arange(1, 10**6 + 1) ** 0.6
+    eta = 0.5 / constants.smoothness / np.arange(1, 3 * 10**5 + 1) ** 0.6
     printed, corrected = (gap_bound(round, constants, eta, 1.0, reading) for reading in ("printed", "corrected"))
-    assert printed.total[-1] < 0.05 * printed.total[100]
+    assert printed.total[-1] < 0.1 * printed.total[100]
     bias = corrected.terms["bias_of_code"]
     assert bias[-1] == bias[0] > 0
     assert corrected.total[-1] > bias[0]
-    assert corrected.total[-1] - bias[-1] < 0.05 * (corrected.total[100] - bias[100])
+    assert corrected.total[-1] - bias[-1] < 0.1 * (corrected.total[100] - bias[100])
     longer = gap_bound(replace(round, coded_samples=1200), constants, eta[:1], 1.0).terms["bias_of_code"]
     assert longer[0] == pytest.approx(bias[0] / 10), "the bias falls with the root of the length of the code"
 

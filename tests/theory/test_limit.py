@@ -15,6 +15,7 @@ from codedfl.errors import InputError
 from codedfl.schemes import scfl
 from codedfl.theory import Round, limit_error, limit_point
 from tests.problems import ALWAYS_DBM, make_setting
+from tests.reference.theory_variance import server_variance
 from tests.theory.rounds import random_round, standard_error
 
 SIGMAS = 4.0
@@ -118,7 +119,7 @@ def test_the_least_eigenvalue_is_that_of_the_hessian_training_sees() -> None:
 
 CODES = {
     "all": {},
-    "label noise": {"label_noise_variance": np.array([0.3, 0.1, 2.0])},
+    "label noise": {"label_noise_variance": np.array([3.0, 1.0, 20.0])},
     "some": {"uploading": SOME, "label_noise_variance": np.array([0.3, 0.1, 0.2])},
 }
 
@@ -212,6 +213,17 @@ def test_a_constant_step_stays_at_a_quarter_of_step_times_variance(weight: float
     assert abs(expected - 1) < 0.1
     assert abs(ratio[0.01] - expected) < SIGMAS * np.hypot(error[0.01], error[0.1] / 10)
     assert error[0.01] < 0.05
+
+
+def test_only_what_each_round_draws_anew_counts_as_noise_of_the_server() -> None:
+    """What a batch adds to the variance of the whole code, by listing all batches of a short one."""
+    round = random_round(np.random.default_rng(6), coded_samples=4, server_batch=2, device_weight=0.0)
+    parts = [(part.features, part.labels) for part in round.parts]
+    sampled, whole = (server_variance(parts, round.gram.optimum, 4, batch, round.total_noise, 0.0) for batch in (2, 4))
+    limit = limit_error(round, 0.02)
+    assert limit.server_noise == pytest.approx(0.02 / 4 * (sampled - whole), rel=1e-9)
+    assert limit_error(replace(round, server_batch=4), 0.02).server_noise == 0.0
+    assert limit_error(replace(round, server_batch=4), 0.02).code_floor == pytest.approx(limit.code_floor, rel=1e-12)
 
 
 def test_no_weight_ends_nearer_than_the_best() -> None:

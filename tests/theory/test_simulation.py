@@ -1,11 +1,15 @@
-"""The simulation that checks the theory is itself checked where nothing is random, and against Algorithm 1."""
+"""The simulation that checks the theory is itself checked where nothing is random."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from codedfl.arrays import FloatArray
+from codedfl.coding import Rows
 from codedfl.theory import Round, simulate_round, simulate_runs
 from tests.theory.rounds import random_round
 
@@ -21,9 +25,9 @@ def local_steps(X: FloatArray, Y: FloatArray, W: FloatArray, eta: float, steps: 
     return total, norms
 
 
-def certain_round(**changes: object) -> Round:
+def certain_round(**changes: Any) -> Round:
     """Whole batches, everyone arrives, and only the devices count."""
-    fixed = {"arrival_probability": np.ones(3), "inverse_batch": WHOLE, "device_weight": 1.0}
+    fixed: dict[str, Any] = {"arrival_probability": np.ones(3), "inverse_batch": WHOLE, "device_weight": 1.0}
     return random_round(np.random.default_rng(0), **(fixed | changes))
 
 
@@ -32,7 +36,8 @@ def test_runs_without_chance_are_federated_descent() -> None:
     runs = simulate_runs(round, eta, 2, np.random.default_rng(1))
     X, Y = (np.vstack([getattr(part, name) for part in round.parts]) for name in ("features", "labels"))
     optimum = np.linalg.lstsq(X, Y)[0]
-    W, weighted, norms = np.zeros((3, 2)), np.zeros((3, 2)), []
+    W, weighted = np.zeros((3, 2)), np.zeros((3, 2))
+    norms: list[float] = []
     for k, step in enumerate(eta):
         weighted += step * W
         average = weighted / eta[: k + 1].sum()
@@ -48,11 +53,26 @@ def test_runs_without_chance_are_federated_descent() -> None:
 
 
 def test_devices_that_upload_nothing_count_in_full() -> None:
-    """Nobody but one device uploads, and the code has no weight: the others alone make the update complete."""
-    round = certain_round(uploading=np.array([True, False, False]), device_weight=1.0)
-    other = certain_round()
-    gaps = [simulate_runs(one, np.full(3, 0.02), 1, np.random.default_rng(1)).gaps for one in (round, other)]
+    """The only one that uploads has nothing but zeros, so that the others alone make the update, whatever the weight."""
+    full = certain_round()
+    empty = replace(full.parts[0], features=np.zeros((4, 3)), labels=np.zeros((4, 2)))
+    others = replace(full, parts=(empty, *full.parts[1:]), noise_variance=np.zeros(3))
+    some = replace(others, uploading=np.array([True, False, False]), device_weight=0.3)
+    gaps = [simulate_runs(one, np.full(3, 0.02), 1, np.random.default_rng(1)).gaps for one in (others, some)]
     np.testing.assert_allclose(gaps[0], gaps[1], rtol=1e-12)
+
+
+def test_the_largest_norm_counts_local_models() -> None:
+    """Two devices that pull in opposite directions: their models go far, the global one stays."""
+    X, Y = np.eye(3), np.ones((3, 2))
+    parts = (Rows(0 * X, 0 * Y), Rows(X, Y), Rows(X, -Y))
+    round = certain_round(
+        parts=parts, inverse_batch=np.full(3, 1 / 3), noise_variance=np.zeros(3), local_steps=3, device_weight=0.5
+    )
+    some = replace(round, uploading=np.array([True, False, False]))
+    largest = simulate_runs(some, np.full(4, 0.1), 2, np.random.default_rng(5)).largest_norm
+    # Before its last step a local model has gone two steps from 0 towards 1: 1 - 0.9^2, in six entries.
+    assert largest == pytest.approx((1 - 0.9**2) * np.sqrt(6), rel=1e-9)
 
 
 def test_each_run_keeps_its_code() -> None:

@@ -37,7 +37,7 @@ from codedfl.training import Callback, InverseProbability, PreparedScheme, Progr
 READINGS: tuple[Reading, ...] = ("printed", "corrected")
 Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
 
-MOST_EXACT_WORK = 2e11
+MOST_EXACT_WORK = 2e10
 """Devices times the cube of the dimension up to which the constants of Assumption 1 are exact unless asked for."""
 
 ROOM = 2.0

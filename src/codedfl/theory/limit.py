@@ -14,7 +14,6 @@ import scipy.linalg
 from codedfl._checks import require_positive
 from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData, Gram, Rows, compute_gram
-from codedfl.errors import InputError
 from codedfl.theory.round import Round
 from codedfl.theory.variance import best_weight, variance_of_one_step
 
@@ -129,21 +128,14 @@ def limit_error(round: Round, step_size: float) -> LimitError:
         (0.01, 0.0, 1.0)
     """
     require_positive("step_size", step_size)
-    optimum = round.gram.optimum
+    optimum, inverse = round.gram.optimum, round.inverse
     at = variance_of_one_step(round, optimum)
-    noise, coded = round.total_noise, round.coded_gram
-    try:
-        factor = scipy.linalg.cho_factor(round.gram.features)
-    except scipy.linalg.LinAlgError:
-        raise InputError(
-            "X^T X is singular, so the limit of SCFL is not near a single optimum: use fewer features or more samples."
-        ) from None
-    A = coded.features + noise * np.eye(round.dimension)
-    B = coded.features @ optimum - coded.cross + noise * optimum
-    residual = 2 * coded.loss(optimum)
+    noise = round.total_noise
+    residual = float(round.gradients(optimum).residual[round.covered].sum())
+    trace_A = inverse.data + noise * inverse.trace
     trace_C = residual + noise * float(np.sum(optimum**2)) + round.outputs * round.total_label_noise
-    inside = float(np.trace(scipy.linalg.cho_solve(factor, A)))
-    floor = (inside * trace_C + float(np.sum(B * scipy.linalg.cho_solve(factor, B)))) / (2 * round.coded_samples)
+    norm_B = inverse.gradient + 2 * noise * inverse.mixed + noise**2 * inverse.model
+    floor = (trace_A * trace_C + norm_B) / (2 * round.coded_samples)
     scale = step_size / 4
     return LimitError(
         code_floor=floor,

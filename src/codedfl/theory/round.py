@@ -7,11 +7,35 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from codedfl._checks import require_at_least, require_finite
 from codedfl.arrays import BoolArray, FloatArray, IntArray
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
+from codedfl.theory.gradients import Gradients, gradients_at
+
+OF_THE_DATA = ("gram", "coded_gram", "inverse", "_gradients")
+"""What a round has computed from its data alone, and shares with rounds on the same data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """What ``H^-1`` says about the optimum, in numbers that the limit of training depends on.
+
+    Args:
+        data: ``tr(H^-1 H_S)``, with the Hessian ``H_S`` of the data that is coded; ``d`` if all of it is.
+        trace: ``tr H^-1``.
+        gradient: ``tr(D^T H^-1 D)`` with the gradient ``D`` of the coded data's loss at ``W*``; 0 if all data is coded.
+        mixed: ``tr(D^T H^-1 W*)``.
+        model: ``tr(W*^T H^-1 W*)``.
+    """
+
+    data: float
+    trace: float
+    gradient: float
+    mixed: float
+    model: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +163,7 @@ class Round:
         """Return the round with other probabilities, noise, code or steps; the second moments of the data are kept."""
         other = replace(self, **fields)
         if not fields.keys() & {"parts", "uploading"}:
-            vars(other).update({name: vars(self)[name] for name in ("gram", "coded_gram") if name in vars(self)})
+            vars(other).update({name: vars(self)[name] for name in OF_THE_DATA if name in vars(self)})
         return other
 
     @cached_property
@@ -153,3 +177,39 @@ class Round:
         if self.covered.all():
             return self.gram
         return compute_gram(part for part, on in zip(self.parts, self.covered, strict=True) if on)
+
+    @cached_property
+    def _gradients(self) -> dict[bytes, Gradients]:
+        return {}
+
+    def gradients(self, model: FloatArray) -> Gradients:
+        """Return every device's gradient at a model; a model that has been asked for before is not computed again."""
+        key = np.asarray(model, np.float64).tobytes()
+        if key not in self._gradients:
+            self._gradients[key] = gradients_at(self.parts, model)
+        return self._gradients[key]
+
+    @cached_property
+    def inverse(self) -> Inverse:
+        """What the inverse of ``H = X^T X`` says about the optimum.
+
+        Raises:
+            InputError: if ``H`` is singular.
+        """
+        optimum, coded = self.gram.optimum, self.coded_gram
+        try:
+            factor = scipy.linalg.cho_factor(self.gram.features)
+        except scipy.linalg.LinAlgError:
+            raise InputError(
+                "X^T X is singular, so the limit of SCFL is not near a single optimum: use fewer features or more samples."
+            ) from None
+        D = coded.features @ optimum - coded.cross
+        solved_D, solved_W = (scipy.linalg.cho_solve(factor, matrix) for matrix in (D, optimum))
+        inverse = scipy.linalg.cho_solve(factor, np.eye(self.dimension))
+        return Inverse(
+            data=float(np.sum(inverse * coded.features)),
+            trace=float(np.trace(inverse)),
+            gradient=float(np.sum(D * solved_D)),
+            mixed=float(np.sum(D * solved_W)),
+            model=float(np.sum(optimum * solved_W)),
+        )

@@ -13,42 +13,8 @@ import numpy as np
 
 from codedfl._checks import require_finite
 from codedfl.arrays import BoolArray, FloatArray
-from codedfl.coding import Rows
 from codedfl.errors import InputError
 from codedfl.theory.round import Round
-
-BLOCK_ROWS = 2048
-
-
-@dataclass(frozen=True, eq=False)
-class Gradients:
-    """What each device's data says about a model.
-
-    Args:
-        gradient: ``D_i = X_i^T R_i`` with ``R_i = X_i W - Y_i``, (N, d, o).
-        residual: ``||R_i||_F^2``, (N,).
-        spread: ``sum_j ||x_j||^2 ||r_j||^2`` over the samples of a device, (N,).
-    """
-
-    gradient: FloatArray
-    residual: FloatArray
-    spread: FloatArray
-
-
-def gradients_at(parts: tuple[Rows, ...], model: FloatArray) -> Gradients:
-    """Compute every device's gradient and what its batches scatter by, in float64 and in blocks of rows."""
-    W = np.asarray(model, np.float64)
-    gradient = np.zeros((len(parts), *W.shape))
-    residual, spread = np.zeros(len(parts)), np.zeros(len(parts))
-    for i, part in enumerate(parts):
-        for block in part.blocks(BLOCK_ROWS):
-            X = block.features.astype(np.float64)
-            R = X @ W - block.labels
-            squares = np.sum(R**2, axis=1)
-            gradient[i] += X.T @ R
-            residual[i] += squares.sum()
-            spread[i] += np.sum(np.sum(X**2, axis=1) * squares)
-    return Gradients(gradient, residual, spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +118,7 @@ def round_variance(round: Round, model: FloatArray) -> RoundVariance:
         The variance, term by term.
 
     Example:
+        >>> from codedfl.coding import Rows
         >>> rows = Rows(np.array([[1.0]]), np.array([[0.0]]))
         >>> one = Round((rows,), np.array([0.5]), np.array([1.0]), 4, server_batch=4, noise_variance=np.array([0.0]))
         >>> variance = round_variance(one, np.array([[1.0]]))
@@ -169,7 +136,7 @@ def variance_of_one_step(round: Round, model: FloatArray) -> RoundVariance:
     if W.shape != (round.dimension, round.outputs):
         raise InputError(f"model has shape {W.shape}, the data needs {(round.dimension, round.outputs)}.")
     require_finite("model", W)
-    at = gradients_at(round.parts, W)
+    at = round.gradients(W)
     c, b, d, o = round.coded_samples, round.server_batch, round.dimension, round.outputs
     noise, label_noise = round.total_noise, round.total_label_noise
     D = at.gradient[round.covered].sum(axis=0)
