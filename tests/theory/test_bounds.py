@@ -156,7 +156,6 @@ def test_the_terms_add_up() -> None:
             assert sum(bound.after(rounds).values()) == pytest.approx(bound.total[rounds - 1], rel=1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason="an index of -1 reads the last round")
 def test_there_is_no_bound_after_no_rounds() -> None:
     round = random_round(np.random.default_rng(0))
     bound = gap_bound(round, measure_constants(round.parts, 1.0), ETA, 2.0)

@@ -135,3 +135,11 @@ def test_a_bad_step_is_refused() -> None:
         accumulated_descent(gram, W, -1.0, 2)
     with pytest.raises(InputError, match="local_steps = 0"):
         accumulated_descent(gram, W, 0.1, 0)
+
+
+def test_a_model_of_the_wrong_shape_is_refused() -> None:
+    round, wrong = random_round(np.random.default_rng(0), local_steps=2), np.ones((9, 1))
+    with pytest.raises(InputError, match=r"model has shape \(9, 1\)"):
+        accumulated_descent(round.gram, wrong, 0.1, 2)
+    with pytest.raises(InputError, match=r"model has shape \(9, 1\)"):
+        server_drift(round, wrong, 0.1)

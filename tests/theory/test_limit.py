@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from codedfl.arrays import BoolArray, FloatArray
-from codedfl.coding import CodedData, Rows, compute_gram, sample_coded
+from codedfl.coding import CodedData, Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
 from codedfl.schemes import scfl
 from codedfl.theory import Round, limit_error, limit_point
@@ -246,7 +246,6 @@ def test_data_with_a_feature_that_is_always_zero_is_refused() -> None:
         limit_error(round, 0.1)
 
 
-@pytest.mark.xfail(strict=True, reason="a Cholesky factor of a singular matrix exists when rounding is kind")
 def test_data_with_a_feature_that_is_the_sum_of_others_is_refused() -> None:
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -261,3 +260,13 @@ def test_data_with_a_feature_that_is_the_sum_of_others_is_refused() -> None:
 def test_a_step_that_is_no_step_is_refused(step_size: float) -> None:
     with pytest.raises(InputError, match="step_size"):
         limit_error(random_round(np.random.default_rng(0)), step_size)
+
+
+def test_a_limit_that_is_not_unique_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    rows = Rows(rng.standard_normal((20, 4)), rng.standard_normal((20, 1)))
+    coded = encode(rows, 2, noise_variance=0.0, rng=rng)
+    with pytest.raises(InputError, match="singular"):
+        limit_point(compute_gram([rows]), coded, device_weight=0.0)
+    with pytest.raises(InputError, match=r"device_weight = 1.7"):
+        limit_point(compute_gram([rows]), coded, device_weight=1.7)

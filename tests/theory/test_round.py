@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codedfl.coding import Rows
 from codedfl.errors import InputError
 from codedfl.theory import Round
 from tests.theory.rounds import random_round
@@ -82,13 +83,25 @@ def test_by_default_everyone_uploads_without_noise_on_labels() -> None:
     assert round.local_steps == 1
 
 
-@pytest.mark.xfail(strict=True, reason="the upper end of the range is not checked")
 def test_a_batch_of_less_than_one_sample_is_refused() -> None:
     with pytest.raises(InputError, match=r"inverse_batch must lie between 1 / l_i and 1"):
         make(inverse_batch=np.array([0.5, 2.0, 1.0]))
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="the second moments of no data are asked for")
 def test_a_round_in_which_nobody_uploads_is_refused() -> None:
     with pytest.raises(InputError, match="uploading"):
         _ = make(uploading=np.zeros(3, np.bool_)).coded_gram
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (),
+        (Rows(np.ones((2, 3)), np.ones((2, 2))), Rows(np.ones((2, 4)), np.ones((2, 2)))),
+        (Rows(np.ones((2, 3)), np.ones((2, 2)), weights=np.ones(2)),),
+    ],
+    ids=["no devices", "unequal width", "weights"],
+)
+def test_parts_that_are_no_federation_are_refused(parts: tuple[Rows, ...]) -> None:
+    with pytest.raises(InputError, match="parts must hold"):
+        make(parts=parts)

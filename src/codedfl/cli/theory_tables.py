@@ -61,7 +61,9 @@ def limit_lines(report: TheoryReport) -> list[Text]:
     """Say in words where training ends."""
     lines = []
     drawn, m = report.drawn_limit, report.samples
-    if drawn.stable:
+    if drawn is None:
+        lines.append("the Hessian that this run sees is singular: the coded data has no single limit point")
+    elif drawn.stable:
         lines.append(f"the coded data of this run leaves a gap of {_number(drawn.gap / m)} (limit point, small steps)")
     else:
         lines.append(

@@ -11,6 +11,7 @@ import scipy.linalg
 
 from codedfl._checks import require_positive
 from codedfl.arrays import FloatArray
+from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
 
 BLOCK_ROWS = 2048
@@ -124,18 +125,36 @@ class Gram:
     @cached_property
     def optimum(self) -> FloatArray:
         """``W*``, the least-squares solution of (1) in the paper; that of least norm where it is not unique."""
+        if self._scaled_factor is not None:
+            return self.solve(self.cross)
+        inverse: FloatArray = scipy.linalg.pinvh(self.features, rtol=SMALLEST_PIVOT**2)
+        return inverse @ self.cross
+
+    @cached_property
+    def _scaled_factor(self) -> tuple[FloatArray, FloatArray] | None:
+        """The Cholesky factor of ``H`` with columns scaled to one, and their scale; None if ``H`` is singular.
+
+        Columns of very different size are no reason to call the matrix singular.
+        """
         scale = np.sqrt(np.diag(self.features))
         scale[scale == 0] = 1.0
         try:
-            # Columns of very different size are no reason to call the matrix singular, so they are scaled first.
-            factor = scipy.linalg.cho_factor(self.features / np.outer(scale, scale))
-            if np.diag(factor[0]).min() > SMALLEST_PIVOT:
-                solution: FloatArray = scipy.linalg.cho_solve(factor, self.cross / scale[:, None])
-                return solution / scale[:, None]
+            factor: FloatArray = scipy.linalg.cholesky(self.features / np.outer(scale, scale))
         except scipy.linalg.LinAlgError:
-            pass
-        inverse: FloatArray = scipy.linalg.pinvh(self.features, rtol=SMALLEST_PIVOT**2)
-        return inverse @ self.cross
+            return None
+        return (factor, scale[:, None]) if np.diag(factor).min() > SMALLEST_PIVOT else None
+
+    def solve(self, target: FloatArray) -> FloatArray:
+        """Return ``H^-1`` times a matrix.
+
+        Raises:
+            InputError: if ``H = X^T X`` is singular.
+        """
+        if self._scaled_factor is None:
+            raise InputError("X^T X is singular, so the optimum is not unique: use fewer features or more samples.")
+        factor, scale = self._scaled_factor
+        solution: FloatArray = scipy.linalg.cho_solve((factor, False), target / scale)
+        return solution / scale
 
     def loss(self, model: FloatArray) -> float:
         """``f(W) = 1/2 ||X W - Y||_F^2`` of (1) in the paper, without touching the data."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from codedfl.arrays import FloatArray
+from codedfl.coding import CodedData
 from codedfl.errors import InputError
 from codedfl.experiment.build import build_experiment
 from codedfl.experiment.comparison import Comparison
@@ -79,7 +80,7 @@ class TheoryReport:
         at_start: exact variance of an update with one local step at ``W_0``.
         at_optimum: the same at ``W*``.
         limit: the predicted remaining gap, None where ``X^T X`` is singular.
-        drawn_limit: the limit point of the coded data that this run drew.
+        drawn_limit: the limit point of the coded data that this run drew, None where it is not unique.
         sensitivity: how the bound changes with noise, code size, local steps and stragglers.
         tradeoff: the same against the privacy budget of every device, in bits.
     """
@@ -91,7 +92,7 @@ class TheoryReport:
     at_start: RoundVariance
     at_optimum: RoundVariance
     limit: LimitError | None
-    drawn_limit: LimitPoint
+    drawn_limit: LimitPoint | None
     sensitivity: dict[Knob, list[Point]]
     tradeoff: list[Point]
 
@@ -156,7 +157,8 @@ class TheoryReport:
                     "terms": {name: value / m for name, value in self.limit.terms().items()},
                     "best_weight": self.limit.best_weight,
                 },
-                "drawn_limit": {
+                "drawn_limit": self.drawn_limit
+                and {
                     "gap": self.drawn_limit.gap / m,
                     "least_eigenvalue": self.drawn_limit.least_eigenvalue,
                 },
@@ -225,7 +227,7 @@ def run_theory(
         at_start=theory.variance(round, theory.start),
         at_optimum=theory.variance(round, gram.optimum),
         limit=theory.limit(round),
-        drawn_limit=limit_point(gram, result.prepared.coded[0], round.device_weight, round.coded_gram),
+        drawn_limit=theory.drawn_limit(result.prepared.coded[0]),
         sensitivity=theory.sensitivity(),
         tradeoff=theory.tradeoff(),
     )
@@ -313,6 +315,12 @@ class _Theory:
         try:
             return limit_error(round, float(self.step_sizes[-1]))
         except InputError:  # X^T X is singular
+            return None
+
+    def drawn_limit(self, coded: CodedData) -> LimitPoint | None:
+        try:
+            return limit_point(self.round.gram, coded, self.round.device_weight, self.round.coded_gram)
+        except InputError:  # the Hessian that training sees is singular
             return None
 
     def point(self, value: float, round: Round) -> Point:

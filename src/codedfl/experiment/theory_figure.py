@@ -76,7 +76,7 @@ def _draw_gap(axes: Axes, report: TheoryReport) -> None:
     measured = np.array(report.measured)
     axes.plot(measured[:, 0], measured[:, 1], color=BLUE, linewidth=2.6, label="measured")
     drawn = report.drawn_limit
-    if drawn.stable and drawn.gap > 0:
+    if drawn is not None and drawn.stable and drawn.gap > 0:
         axes.axhline(
             drawn.gap / report.samples, color=BLUE, linestyle="--", linewidth=1, label="limit of this coded data"
         )

@@ -68,6 +68,8 @@ class GapBound:
 
     def after(self, rounds: int) -> dict[str, float]:
         """Return the terms after a number of rounds."""
+        if not 1 <= rounds <= len(self.total):
+            raise InputError(f"rounds = {rounds} must be between 1 and {len(self.total)}.")
         return {name: float(values[rounds - 1]) for name, values in self.terms.items()}
 
 

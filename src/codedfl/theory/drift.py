@@ -12,6 +12,7 @@ from codedfl._checks import require_at_least, require_non_negative
 from codedfl.arrays import FloatArray
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
+from codedfl.theory.gradients import checked_model
 from codedfl.theory.round import Round
 
 
@@ -28,7 +29,7 @@ def accumulated_descent(gram: Gram, model: FloatArray, step_size: float, local_s
     """
     require_non_negative("step_size", step_size)
     require_at_least("local_steps", local_steps, 1)
-    gradient = gram.features @ np.asarray(model, np.float64) - gram.cross
+    gradient = gram.features @ checked_model(model, *gram.cross.shape) - gram.cross
     total = np.zeros_like(gradient)
     for _ in range(local_steps):
         total += gradient
@@ -71,7 +72,7 @@ def server_drift(round: Round, model: FloatArray, step_size: float) -> FloatArra
         raise InputError(
             f"local_steps = {round.local_steps}: the bias of the server has a closed form for 1 or 2 steps."
         )
-    W = np.asarray(model, np.float64)
+    W = checked_model(model, round.dimension, round.outputs)
     if round.local_steps == 1:
         return np.zeros_like(W)
     gram, noise = round.coded_gram, round.total_noise

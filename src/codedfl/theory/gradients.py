@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codedfl._checks import require_finite
 from codedfl.arrays import FloatArray
 from codedfl.coding import Rows
+from codedfl.errors import InputError
 
 BLOCK_ROWS = 2048
 
@@ -41,3 +43,16 @@ def gradients_at(parts: tuple[Rows, ...], model: FloatArray) -> Gradients:
             residual[i] += squares.sum()
             spread[i] += np.sum(np.sum(X**2, axis=1) * squares)
     return Gradients(gradient, residual, spread)
+
+
+def checked_model(model: FloatArray, dimension: int, outputs: int) -> FloatArray:
+    """Return a model in float64.
+
+    Raises:
+        InputError: if it has another shape than the data needs, or is not finite.
+    """
+    W = np.asarray(model, np.float64)
+    if W.shape != (dimension, outputs):
+        raise InputError(f"model has shape {W.shape}, the data needs {(dimension, outputs)}.")
+    require_finite("model", W)
+    return W

@@ -14,8 +14,12 @@ import scipy.linalg
 from codedfl._checks import require_positive
 from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData, Gram, Rows, compute_gram
+from codedfl.errors import InputError
 from codedfl.theory.round import Round
 from codedfl.theory.variance import best_weight, variance_of_one_step
+
+SINGULAR = 1e-12
+"""An eigenvalue below this share of the largest counts as zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,15 +59,21 @@ def limit_point(gram: Gram, coded: CodedData, device_weight: float = 0.5, coded_
         >>> limit.stable, 0 < limit.gap < 5
         (True, True)
     """
+    if not 0.0 <= device_weight <= 1.0:
+        raise InputError(f"device_weight = {device_weight} must be between 0 and 1.")
     coded_gram = coded_gram or gram
     seen = compute_gram([Rows(coded.features, coded.labels)])
     c, w = len(coded), device_weight
     hessian = seen.features / c - coded.noise_variance * np.eye(gram.dimension) - coded_gram.features
     hessian = gram.features + (1 - w) * hessian
     target = gram.cross + (1 - w) * (seen.cross / c - coded_gram.cross)
+    eigenvalues = scipy.linalg.eigvalsh(hessian)
+    if np.abs(eigenvalues).min() <= SINGULAR * np.abs(eigenvalues).max():
+        raise InputError(
+            "the Hessian that SCFL sees is singular, so there is no single limit point: use fewer features or more samples."
+        )
     model: FloatArray = scipy.linalg.solve(hessian, target, assume_a="sym")
-    least = float(scipy.linalg.eigvalsh(hessian, subset_by_index=[0, 0])[0])
-    return LimitPoint(model, gram.gap(model), least)
+    return LimitPoint(model, gram.gap(model), float(eigenvalues[0]))
 
 
 @dataclass(frozen=True)

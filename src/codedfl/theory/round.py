@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from codedfl._checks import require_at_least, require_finite
 from codedfl.arrays import BoolArray, FloatArray, IntArray
@@ -73,6 +72,11 @@ class Round:
     uploading: BoolArray | None = None
 
     def __post_init__(self) -> None:
+        shapes = {(part.features.shape[1], part.labels.shape[1]) for part in self.parts}
+        if len(shapes) != 1 or any(part.weights is not None for part in self.parts):
+            raise InputError(
+                "parts must hold the rows of at least one device, all of the same width and without weights."
+            )
         require_at_least("coded_samples", self.coded_samples, 1)
         require_at_least("server_batch", self.server_batch, 1)
         require_at_least("local_steps", self.local_steps, 1)
@@ -98,7 +102,9 @@ class Round:
             require_finite(name, noise)
             if noise.min() < 0:
                 raise InputError(f"{name} = {noise.min()} must be zero or more.")
-        if self.batch_excess.min() < -1e-9 or not np.isfinite(self.batch_excess).all():
+        if not self.covered.any():
+            raise InputError("uploading is false for every device: SCFL needs at least one that uploads coded data.")
+        if not ((self.batch_excess > -1e-9) & (self.inverse_batch <= 1 + 1e-9)).all():
             raise InputError(
                 "inverse_batch must lie between 1 / l_i and 1 for every device: a batch has 1 to l_i samples."
             )
@@ -197,15 +203,9 @@ class Round:
             InputError: if ``H`` is singular.
         """
         optimum, coded = self.gram.optimum, self.coded_gram
-        try:
-            factor = scipy.linalg.cho_factor(self.gram.features)
-        except scipy.linalg.LinAlgError:
-            raise InputError(
-                "X^T X is singular, so the limit of SCFL is not near a single optimum: use fewer features or more samples."
-            ) from None
         D = coded.features @ optimum - coded.cross
-        solved_D, solved_W = (scipy.linalg.cho_solve(factor, matrix) for matrix in (D, optimum))
-        inverse = scipy.linalg.cho_solve(factor, np.eye(self.dimension))
+        solved_D, solved_W = self.gram.solve(D), self.gram.solve(optimum)
+        inverse = self.gram.solve(np.eye(self.dimension))
         return Inverse(
             data=float(np.sum(inverse * coded.features)),
             trace=float(np.trace(inverse)),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl._checks import require_finite
 from codedfl.arrays import BoolArray, FloatArray
 from codedfl.errors import InputError
+from codedfl.theory.gradients import checked_model
 from codedfl.theory.round import Round
 
 
@@ -132,10 +132,7 @@ def round_variance(round: Round, model: FloatArray) -> RoundVariance:
 
 def variance_of_one_step(round: Round, model: FloatArray) -> RoundVariance:
     """Return the variance that the update would have with one local step, whatever ``tau`` is."""
-    W = np.asarray(model, np.float64)
-    if W.shape != (round.dimension, round.outputs):
-        raise InputError(f"model has shape {W.shape}, the data needs {(round.dimension, round.outputs)}.")
-    require_finite("model", W)
+    W = checked_model(model, round.dimension, round.outputs)
     at = round.gradients(W)
     c, b, d, o = round.coded_samples, round.server_batch, round.dimension, round.outputs
     noise, label_noise = round.total_noise, round.total_label_noise
