@@ -66,3 +66,16 @@ def test_threads_do_not_share_the_gather_buffer() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_models_side_by_side_train_as_they_would_alone() -> None:
+    models = [W, 2 * W, W - 1]
+    steps, noises, rows = (0.1, 0.05, 0.2), (0.0, 0.3, 0.7), [np.array([0, 3, 8]), np.array([1]), None]
+    alone = [
+        accumulate_gradients(X, Y, model, rows, scale=1.5, step_size=step, make_up=noise)
+        for model, step, noise in zip(models, steps, noises, strict=True)
+    ]
+    together = accumulate_gradients(
+        X, Y, np.hstack(models), rows, scale=1.5, step_size=np.repeat(steps, 2), make_up=np.repeat(noises, 2)
+    )
+    np.testing.assert_allclose(together, np.hstack(alone), rtol=1e-12)

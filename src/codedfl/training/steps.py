@@ -13,6 +13,10 @@ Batch = IntArray | None
 """Indices of the sampled rows; None for all rows."""
 
 
+PerColumn = float | FloatArray
+"""One number for all columns of a model, or one for each, (columns,)."""
+
+
 def accumulate_gradients(
     features: FloatArray,
     labels: FloatArray,
@@ -20,8 +24,8 @@ def accumulate_gradients(
     batches: Sequence[Batch],
     *,
     scale: float,
-    step_size: float,
-    make_up: float = 0.0,
+    step_size: PerColumn,
+    make_up: PerColumn = 0.0,
 ) -> FloatArray:
     """Take one gradient step for each batch, starting from ``model``, and return the sum of the gradients.
 
@@ -29,35 +33,42 @@ def accumulate_gradients(
     ``W_{u+1} = W_u - eta g_u``; the result is ``sum_u g_u``. With ``scale = l_i / b`` this is a device's local training, (3)
     in the paper; with ``scale = 1 / b_s`` on coded data and ``make_up = sigma^2`` it is the server's, (4).
 
+    Several models that train on the same batches may be given side by side as columns: the rows are then gathered once for all
+    of them.
+
     Args:
         features: ``X``, (l, d).
         labels: ``Y``, (l, o).
-        model: ``W_k``, (d, o); left as it is.
+        model: ``W_k``, (d, o), or R models side by side, (d, R o); left as it is.
         batches: the sampled rows of each step.
         scale: what makes the sampled gradient unbiased.
         step_size: ``eta_k``.
         make_up: ``sigma^2`` of the make-up term ``-sigma^2 W``.
 
     Returns:
-        The accumulated gradient, (d, o).
+        The accumulated gradient, of the shape of the model.
 
     Example:
         >>> X, Y = np.array([[1.0], [2.0]]), np.array([[1.0], [2.0]])
         >>> accumulate_gradients(X, Y, np.zeros((1, 1)), [None, None], scale=1.0, step_size=0.1)
         array([[-7.5]])
+        >>> accumulate_gradients(X, Y, np.zeros((1, 2)), [None, None], scale=1.0, step_size=np.array([0.1, 0.2]))
+        array([[-7.5, -5. ]])
     """
+    number, runs = model.dtype.type, model.shape[1] // labels.shape[1]
+    step_size, make_up = np.asarray(step_size, number), np.asarray(make_up, number)
     total = np.zeros_like(model)
     local = model
     for u, batch in enumerate(batches):
         if u > 0:
-            local = model - model.dtype.type(step_size) * total
+            local = model - step_size * total
         sampled, targets = (features, labels) if batch is None else (_gather(features, batch), labels[batch])
         residual = sampled @ local
-        residual -= targets
-        residual *= residual.dtype.type(scale)
+        residual.reshape(len(sampled), runs, labels.shape[1])[:] -= targets[:, None, :]
+        residual *= number(scale)
         total += sampled.T @ residual
-        if make_up:
-            total -= model.dtype.type(make_up) * local
+        if make_up.any():
+            total -= make_up * local
     return total
 
 
