@@ -27,14 +27,24 @@ class Attendance:
     """Who took part in one round.
 
     Args:
-        batch_sizes: samples that each device computes on in every local step, (N,); 0 if it sits the round out.
-        arrived: whose update reached the server in time, (N,).
-        late_bits: bits that a device sent in vain until the deadline cut it off, (N,); 0 for all others.
+        batch_sizes: samples that each device computes on in every local step, (n,); 0 if it sits the round out.
+        arrived: whose update reached the server in time, (n,).
+        late_bits: bits that a device sent in vain until the deadline cut it off, (n,); 0 for all others.
+        devices: the numbers of the n devices that were asked; None for all of them, in order.
+        weight: what an update counts for because other devices were not asked, N / n.
     """
 
     batch_sizes: IntArray
     arrived: BoolArray
     late_bits: FloatArray
+    devices: IntArray | None = None
+    weight: float = 1.0
+
+    def arrivals(self) -> list[tuple[int, int]]:
+        """Return the number and the batch size of every device whose update arrived, in the order of the devices."""
+        places = np.flatnonzero(self.arrived)
+        devices = places if self.devices is None else self.devices[places]
+        return list(zip(devices.tolist(), self.batch_sizes[places].tolist(), strict=True))
 
 
 class Arrivals(Protocol):

@@ -47,10 +47,11 @@ class Ledger:
         workload = prepared.setting.workload(prepared.device.local_steps)
         self.rounds += 1
         self.arrivals += int(attendance.arrived.sum())
-        self.bits_up += workload.payload_bits * attendance.arrived
-        self.bits_late += attendance.late_bits
-        self.bits_down += workload.payload_bits * prepared.device.broadcasts
-        self.device_macs += workload.macs_per_sample * workload.local_steps * attendance.batch_sizes
+        asked = slice(None) if attendance.devices is None else attendance.devices
+        self.bits_up[asked] += workload.payload_bits * attendance.arrived
+        self.bits_late[asked] += attendance.late_bits
+        self.bits_down[asked] += workload.payload_bits * prepared.device.broadcasts
+        self.device_macs[asked] += workload.macs_per_sample * workload.local_steps * attendance.batch_sizes
         if prepared.server:
             self.server_macs += workload.macs_per_sample * prepared.server.samples_processed(round)
 

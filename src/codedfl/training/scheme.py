@@ -127,10 +127,13 @@ class PreparedScheme:
     ) -> Iterator[DeviceUpdate]:
         """Compute, in parallel, the updates that arrive; those that do not are charged but need no computing."""
 
-        def update(device: int) -> DeviceUpdate:
-            batch_size = int(attendance.batch_sizes[device])
+        def update(arrival: tuple[int, int]) -> DeviceUpdate:
+            device, batch_size = arrival
             # A diverging run overflows until the loop notices; each thread has warnings of its own to silence.
             with np.errstate(over="ignore", invalid="ignore"):
-                return device, self.device.update(device, round, batch_size, model, step_size)
+                gradient = self.device.update(device, round, batch_size, model, step_size)
+                if attendance.weight != 1.0:
+                    gradient *= gradient.dtype.type(attendance.weight)
+                return device, gradient
 
-        return self.setting.workers.map(update, (int(i) for i in np.flatnonzero(attendance.arrived)))
+        return self.setting.workers.map(update, attendance.arrivals())
