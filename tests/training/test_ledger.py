@@ -40,3 +40,18 @@ def test_fedavg_has_no_preparation_and_dp_cfl_no_traffic_after_the_upload() -> N
     assert alone.preparation_s > 0
     assert alone.bits_up.sum() == alone.bits_down.sum() == alone.device_macs.sum() == 0
     assert alone.bytes_up == pytest.approx(alone.coded_bits.sum() / 8)
+
+
+def test_only_those_who_were_asked_are_charged() -> None:
+    setting = make_setting(local_steps=2)
+    prepared = scfl().prepare(setting)
+    ledger = Ledger.opened(prepared)
+    attendance = Attendance(
+        np.array([5, 3]), np.array([True, False]), np.array([0.0, 40.0]), devices=np.array([1, 3]), weight=2.0
+    )
+    ledger.charge(prepared, 0, attendance)
+    assert ledger.bits_up.tolist() == [0, M, 0, 0]
+    assert ledger.bits_late.tolist() == [0, 0, 0, 40]
+    assert ledger.bits_down.tolist() == [0, M, 0, M]
+    assert ledger.device_macs.tolist() == [0, 5 * 2 * N_MAC, 0, 3 * 2 * N_MAC]
+    assert ledger.arrivals == 1

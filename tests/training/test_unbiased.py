@@ -67,6 +67,12 @@ def test_scfl_is_unbiased_with_devices_that_upload_nothing() -> None:
     assert_mean(sample_updates(scfl(batch=4), replace(setting, code=code), 2500), gradient(setting))
 
 
+@pytest.mark.parametrize("scheme", [scfl(), codedfedl(mini_batches=2)], ids=["scfl", "codedfedl"])
+def test_a_cohort_of_the_devices_is_unbiased_for_all_of_them(scheme: Scheme) -> None:
+    setting = make_setting(make_federation((14, 20, 16, 9)), local_steps=1, cohort=2)
+    assert_mean(sample_updates(scheme, setting, 6000), gradient(setting))
+
+
 def test_label_noise_adds_no_bias() -> None:
     setting = make_setting(local_steps=1, label_noise_variance=0.5)
     assert_mean(sample_updates(scfl(), setting, 2500), gradient(setting))

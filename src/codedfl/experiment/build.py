@@ -88,6 +88,7 @@ def build_experiment(config: Config) -> Experiment:
         server_mac_rate=config.fleet.server_mac_rate,
         server_batch=config.training.server_batch or None,
         streams=streams,
+        cohort=config.training.cohort or None,
         workers=Workers(config.training.workers or (available_cores() if large else 1)),
     )
     return Experiment(config, setting, feature_map)

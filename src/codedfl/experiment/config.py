@@ -153,6 +153,7 @@ class TrainingConfig(Section):
     deadline_s: Positive = Field(1.0, description="duration T of a round, seconds")
     total_time_s: Positive = Field(400.0, description="simulated training time of every scheme, seconds")
     rounds: CountOrZero = Field(0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
+    cohort: CountOrZero = Field(0, description="devices asked in a round, drawn at random; 0 for all of them")
     server_batch: CountOrZero = Field(
         0, description="coded samples b_s in a step of the server; 0 for the most it has time for"
     )

@@ -236,6 +236,10 @@ def run_theory(
 def round_of(prepared: PreparedScheme) -> Round:
     """Return the law of a round of SCFL in its setting."""
     setting, arrivals, aggregation = prepared.setting, prepared.device.arrivals, prepared.scheme.aggregation
+    if setting.cohort is not None:
+        raise InputError(
+            f"training.cohort = {setting.cohort}: the theory is about rounds in which every device is asked, so set it to 0."
+        )
     if not isinstance(aggregation, InverseProbability) or not isinstance(
         arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
     ):

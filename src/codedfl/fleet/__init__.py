@@ -32,6 +32,7 @@ from codedfl.fleet.arrivals import (
     TraceArrivals,
 )
 from codedfl.fleet.channel import Channel
+from codedfl.fleet.cohort import CohortArrivals
 from codedfl.fleet.latency import RoundTiming, Workload
 from codedfl.fleet.profile_files import read_fleet
 from codedfl.fleet.profiles import Fleet, draw_fleet
@@ -43,6 +44,7 @@ __all__ = [
     "Arrivals",
     "Attendance",
     "Channel",
+    "CohortArrivals",
     "FixedBatchArrivals",
     "Fleet",
     "RoundTiming",

@@ -5,7 +5,7 @@ A simulated channel, a recorded trace and a real network are all the same to it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -104,6 +104,11 @@ class AdaptiveBatchArrivals:
         """T."""
         return self.timing.deadline_s
 
+    def among(self, devices: IntArray) -> AdaptiveBatchArrivals:
+        """Return the same for some of the devices, given by their numbers."""
+        timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
+        return AdaptiveBatchArrivals(timing, self.samples[devices], self.streams)
+
     def attend(self, round: int) -> Attendance:
         """Return b_k^i and who arrived; nobody sends in vain."""
         fading = self.timing.channel.sample_fading(self.streams, round, self.timing.fleet.devices)
@@ -150,6 +155,11 @@ class FixedBatchArrivals:
     def duration_s(self) -> float:
         """T."""
         return self.timing.deadline_s
+
+    def among(self, devices: IntArray) -> FixedBatchArrivals:
+        """Return the same for some of the devices, given by their numbers."""
+        timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
+        return FixedBatchArrivals(timing, self.batch_sizes[devices], self.streams)
 
     def attend(self, round: int) -> Attendance:
         """Return who arrived, and what the late ones had sent: R (T - t_D - t_C), less than M."""

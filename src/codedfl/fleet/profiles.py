@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl._checks import require_positive
-from codedfl.arrays import FloatArray
+from codedfl.arrays import FloatArray, IntArray
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, require_powers_dbm
 
@@ -55,6 +55,11 @@ class Fleet:
     def devices(self) -> int:
         """The number of devices, N."""
         return len(self.names)
+
+    def among(self, devices: IntArray) -> Fleet:
+        """Return the fleet of some of the devices, given by their numbers."""
+        names = tuple(self.names[i] for i in devices.tolist())
+        return Fleet(names, self.mac_rate[devices], self.transmit_power_dbm[devices])
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -72,13 +72,13 @@ class AllocatedGradient:
         )
         # Rows that the server has no time for are never made: they would cost upload and privacy for nothing.
         coded_rows = tuple(int(rows) for rows in np.minimum(coded, max(allocation.server_load, 1)))
-        return _AllocatedPlan(setting, cuts, _MiniBatchArrivals(per_batch, setting.streams), coded_rows)
+        return _AllocatedPlan(setting, cuts, _MiniBatchArrivals(setting, per_batch), coded_rows)
 
 
 @dataclass(frozen=True)
 class _MiniBatchArrivals:
+    setting: Setting
     per_batch: tuple[FixedBatchArrivals, ...]
-    streams: Streams
 
     @property
     def duration_s(self) -> float:
@@ -91,7 +91,8 @@ class _MiniBatchArrivals:
         return mean
 
     def attend(self, round: int) -> Attendance:
-        return self.per_batch[mini_batch_of(round, len(self.per_batch), self.streams)].attend(round)
+        everyone = self.per_batch[mini_batch_of(round, len(self.per_batch), self.setting.streams)]
+        return self.setting.asking(everyone).attend(round)
 
 
 @dataclass(frozen=True)

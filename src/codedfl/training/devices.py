@@ -71,9 +71,9 @@ class LocalSGD:
         """Settle the batch rule and the arrival probabilities."""
         timing, samples = setting.timing(), setting.federation.samples
         if self.batch == "adaptive":
-            return _LocalSGDPlan(setting, AdaptiveBatchArrivals(timing, samples, setting.streams))
+            return _LocalSGDPlan(setting, setting.asking(AdaptiveBatchArrivals(timing, samples, setting.streams)))
         sizes = np.minimum(self.batch, samples)
-        return _LocalSGDPlan(setting, FixedBatchArrivals(timing, sizes, setting.streams))
+        return _LocalSGDPlan(setting, setting.asking(FixedBatchArrivals(timing, sizes, setting.streams)))
 
 
 @dataclass(frozen=True)

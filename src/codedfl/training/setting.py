@@ -12,7 +12,16 @@ from codedfl.arrays import BoolArray, FloatArray
 from codedfl.coding import EncoderName, Gram, Rows, compute_gram
 from codedfl.data import Federation
 from codedfl.errors import InputError
-from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
+from codedfl.fleet import (
+    AdaptiveBatchArrivals,
+    Arrivals,
+    Channel,
+    CohortArrivals,
+    FixedBatchArrivals,
+    Fleet,
+    RoundTiming,
+    Workload,
+)
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
 
@@ -56,7 +65,7 @@ class Code:
                     f"{name} = {values[bad[0]]} of device {bad[0] + 1} must be a finite number, zero or more."
                 )
 
-    @property
+    @cached_property
     def uploading(self) -> BoolArray:
         """Which devices upload coded data, (N,)."""
         return np.ones(len(self.noise_variance), np.bool_) if self.participants is None else self.participants
@@ -77,6 +86,7 @@ class Setting:
         server_batch: ``b_s``; None for the largest that the server can process before the deadline.
         streams: all randomness.
         workers: threads; no result depends on their number.
+        cohort: devices that are asked in a round, drawn at random; None for all of them.
     """
 
     federation: Federation
@@ -89,12 +99,17 @@ class Setting:
     server_batch: int | None
     streams: Streams
     workers: Workers = field(default_factory=Workers)
+    cohort: int | None = None
 
     def __post_init__(self) -> None:
         require_at_least("training.local_steps", self.local_steps, 1)
         require_positive("training.deadline_s", self.deadline_s)
         require_positive("fleet.server_mac_rate", self.server_mac_rate)
         devices = self.federation.devices
+        if self.cohort is not None and not 1 <= self.cohort <= devices:
+            raise InputError(
+                f"training.cohort = {self.cohort} must be between 1 and the {devices} device(s) there are."
+            )
         for name, count in (
             ("the fleet", self.fleet.devices),
             ("coding.noise_variance", len(self.code.noise_variance)),
@@ -114,6 +129,10 @@ class Setting:
         """Return the timing of a round with ``local_steps`` (``tau`` unless told) within ``deadline_s`` (``T`` unless told)."""
         return RoundTiming(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
 
+    def asking(self, everyone: AdaptiveBatchArrivals | FixedBatchArrivals) -> Arrivals:
+        """Return who arrives when a cohort is asked, if there is to be one."""
+        return everyone if self.cohort is None else CohortArrivals(everyone, self.cohort)
+
     def server_batch_of(self, coded_samples: int) -> int:
         """Return ``b_s`` for so many coded samples: as given, or else the largest that the server has time for."""
         batch = self.server_batch or self.timing().server_batch(self.server_mac_rate, coded_samples)
@@ -131,7 +150,7 @@ class Setting:
     @cached_property
     def gram(self) -> Gram:
         """Second moments of the global dataset, computed once for all schemes."""
-        return compute_gram((self.rows(i) for i in range(self.federation.devices)), self.workers)
+        return compute_gram([Rows(self.federation.features, self.federation.labels)], self.workers)
 
     @property
     def known_gram(self) -> Gram | None:
