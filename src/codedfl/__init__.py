@@ -14,7 +14,9 @@ from codedfl._version import __version__
 from codedfl.errors import InputError
 
 if TYPE_CHECKING:
-    from codedfl.experiment import Comparison, Config, Predictor, RunFolder, load_config, run, summarise
+    from codedfl.experiment import Comparison, Config, Predictor, RunFolder, load_config, summarise
+    from codedfl.experiment.run import run
+    from codedfl.experiment.sweep import sweep
     from codedfl.schemes import SCHEMES, make_scheme
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "make_scheme",
     "run",
     "summarise",
+    "sweep",
 ]
 
 

@@ -48,6 +48,10 @@ class Streams:
         counter = np.array([0, 0, device, round], dtype=np.uint64)
         return np.random.Generator(np.random.Philox(key=_key(self.seed, purpose), counter=counter))
 
+    def key(self, purpose: str) -> tuple[int, int]:
+        """Return the two words of the Philox key that the streams of a purpose share."""
+        return _key_words(self.seed, purpose)
+
     def child(self, purpose: str) -> Streams:
         """Return streams that are independent of these, for a nested run such as a search over step sizes."""
         return Streams(int(_key(self.seed, f"child:{purpose}")[0] >> np.uint64(1)))
@@ -57,3 +61,9 @@ class Streams:
 def _key(seed: int, purpose: str) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     digest = blake2b(f"{seed}/{purpose}".encode(), digest_size=16).digest()
     return np.frombuffer(digest, dtype=np.uint64)
+
+
+@lru_cache(maxsize=256)
+def _key_words(seed: int, purpose: str) -> tuple[int, int]:
+    low, high = _key(seed, purpose)
+    return int(low), int(high)

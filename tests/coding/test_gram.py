@@ -105,6 +105,19 @@ def test_joining_and_cutting_rows() -> None:
     assert list(Rows(np.zeros((0, 3)), np.zeros((0, 1))).blocks(4)) == []
 
 
+def test_chosen_rows_count_as_if_the_others_were_not_there() -> None:
+    rows = random_rows(10, 3, 2, seed=6)
+    chosen, weights = np.array([7, 2, 2, 9, 0]), np.array([1.0, 0.5, 2.0, 3.0, 0.1])
+    some = Rows(rows.features, rows.labels, weights, chosen)
+    alone = Rows(rows.features[chosen], rows.labels[chosen], weights)
+    assert len(some) == 5
+    assert (some.joined() == alone.joined()).all()
+    assert (np.vstack([block.joined() for block in some.blocks(2)]) == alone.joined()).all()
+    assert (some.norms() == alone.norms()).all()
+    assert (some.clipped(0.5).joined() == alone.clipped(0.5).joined()).all()
+    assert (compute_gram([some]).matrix == compute_gram([alone]).matrix).all()
+
+
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 10, 60])
 @pytest.mark.parametrize("samples", [1, 3, 200])
 def test_smoothness_is_the_largest_eigenvalue(d: int, samples: int) -> None:

@@ -16,9 +16,10 @@ SETTING = make_setting(make_federation((31, 44, 17)), coded_samples=30)
 def test_mini_batches_cover_all_rows_once() -> None:
     plan = AllocatedGradient(mini_batches=4).plan(SETTING)
     for device, samples in enumerate(SETTING.federation.samples):
-        rows = np.concatenate([plan.uncovered(device, j).features for j in range(4)])
+        parts = [plan.uncovered(device, j) for j in range(4)]
+        assert sum(len(part) for part in parts) == samples
+        rows = np.concatenate([block.features for part in parts for block in part.blocks(5)])
         expected = SETTING.federation.device(device)[0]
-        assert len(rows) == samples
         assert {row.tobytes() for row in rows} == {row.tobytes() for row in expected}
 
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from codedfl.streams import Streams
 from codedfl.training import bernoulli_batches
+from codedfl.training.sampling import sample_batches
 
 
 def test_every_row_is_sampled_independently_with_probability_b_over_l() -> None:
@@ -39,3 +42,14 @@ def test_a_larger_batch_contains_a_smaller_one_of_the_same_stream() -> None:
 
 def test_a_full_batch_is_all_rows() -> None:
     assert bernoulli_batches(np.random.default_rng(0), 5, 5, 3) == [None, None, None]
+
+
+@pytest.mark.parametrize("batch", [1, 17, 50])
+def test_a_stream_by_its_address_gives_the_batches_of_its_generator(batch: int) -> None:
+    streams = Streams(5)
+    by_address = sample_batches(streams, "batch", 50, batch, 4, device=3, round=9)
+    by_generator = bernoulli_batches(streams.at("batch", device=3, round=9), 50, batch, 4)
+    assert len(by_address) == 4
+    for a, b in zip(by_address, by_generator, strict=True):
+        assert (a is None) == (b is None)
+        assert a is None or a.tolist() == (b.tolist() if b is not None else None)

@@ -43,3 +43,17 @@ def test_the_timing_of_other_local_steps_and_deadlines() -> None:
     timing = make_setting(local_steps=4).timing(local_steps=1, deadline_s=7.0)
     assert (timing.workload.local_steps, timing.deadline_s) == (1, 7.0)
     assert make_setting(local_steps=4).timing().workload.local_steps == 4
+
+
+def test_another_code_leaves_what_is_known_of_the_data() -> None:
+    setting = make_setting()
+    assert "gram" not in setting.with_code(setting.code, 3).__dict__, "nothing is computed for it"
+    gram = setting.gram
+    other = setting.with_code(replace(setting.code, draw=1), 3)
+    assert other.gram is gram
+    assert (other.code.draw, other.server_batch) == (1, 3)
+
+
+def test_a_draw_below_zero_is_refused() -> None:
+    with pytest.raises(InputError, match=r"coding\.draw = -1"):
+        Code(1, np.ones(2), np.ones(2), draw=-1)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from codedfl._checks import require_positive
-from codedfl.arrays import FloatArray
+from codedfl.arrays import FloatArray, IntArray
 from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
 
@@ -31,19 +31,22 @@ class Rows:
     Args:
         features: ``X``, (l, d).
         labels: ``Y``, (l, o).
-        weights: ``w``, (l,), or None for ones.
+        weights: ``w``, one for each row that counts, or None for ones.
+        chosen: the numbers of the rows that count, in order; None for all. They are gathered block by block, never all at once.
     """
 
     features: FloatArray
     labels: FloatArray
     weights: FloatArray | None = None
+    chosen: IntArray | None = None
 
     def __len__(self) -> int:
-        return len(self.features)
+        return len(self.features if self.chosen is None else self.chosen)
 
     def joined(self) -> FloatArray:
         """Return ``diag(w) [X Y]``, (l, d + o)."""
-        joined = np.hstack([self.features, self.labels])
+        parts = self.features, self.labels
+        joined = np.hstack(parts if self.chosen is None else [part[self.chosen] for part in parts])
         if self.weights is not None:
             joined *= self.weights[:, None].astype(joined.dtype)
         return joined
@@ -59,16 +62,22 @@ class Rows:
             [[1.5, 2.0, 0.5], [0.0, 0.5, 1.0]]
         """
         require_positive("clip_norm", bound)
-        norms = np.linalg.norm(self.features, axis=1)
-        largest = bound / np.maximum(norms, bound)
-        return Rows(self.features, self.labels, largest if self.weights is None else np.minimum(self.weights, largest))
+        largest = bound / np.maximum(self.norms(), bound)
+        weights = largest if self.weights is None else np.minimum(self.weights, largest)
+        return Rows(self.features, self.labels, weights, self.chosen)
+
+    def norms(self) -> FloatArray:
+        """Return ``||x||`` of every row, without a copy of all rows."""
+        blocks = [np.linalg.norm(block.features, axis=1) for block in self.blocks(BLOCK_ROWS)]
+        return np.concatenate(blocks) if blocks else np.zeros(0)
 
     def blocks(self, size: int) -> Iterator[Rows]:
-        """Cut into consecutive blocks of at most ``size`` rows, as views."""
+        """Cut into consecutive blocks of at most ``size`` rows: views, or copies of rows that are chosen."""
         for start in range(0, len(self), size):
             part = slice(start, start + size)
+            rows = part if self.chosen is None else self.chosen[part]
             weights = None if self.weights is None else self.weights[part]
-            yield Rows(self.features[part], self.labels[part], weights)
+            yield Rows(self.features[rows], self.labels[rows], weights)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from codedfl.data.features import FeatureMap
 from codedfl.data.federation import DeviceSummary, Federation, build_federation
 from codedfl.data.fitting import MapKind, Scaling, fit_feature_map
 from codedfl.data.load import load_dataset
+from codedfl.data.mapped import open_federation, save_federation
 from codedfl.data.partition import (
     Partition,
     PartitionKind,
@@ -35,9 +36,11 @@ __all__ = [
     "fit_feature_map",
     "list_datasets",
     "load_dataset",
+    "open_federation",
     "partition",
     "partition_by_column",
     "partition_dirichlet",
     "partition_iid",
     "partition_shards",
+    "save_federation",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codedfl.arrays import FloatArray, IntArray
+from codedfl.data._blocks import mapped_file
 from codedfl.data._splits import require_fraction
 from codedfl.data.dataset import Dataset, Task, require_matrix, require_same_rows
 from codedfl.data.features import FeatureMap
@@ -33,7 +34,9 @@ class DeviceSummary:
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """The data of N devices, contiguous in memory per device, and the test set, after the feature map.
+    """The data of N devices, contiguous per device, and the test set, after the feature map.
+
+    The arrays are in memory, or mapped from files (see `open_federation`): no method but ``split_validation`` copies rows.
 
     Args:
         features: X, (m, d), rows ordered by device, C-contiguous.
@@ -64,7 +67,9 @@ class Federation:
 
     def __post_init__(self) -> None:
         for name in ("features", "labels", "test_features", "test_labels"):
-            require_matrix(name, getattr(self, name))
+            values = getattr(self, name)
+            file = mapped_file(values)
+            require_matrix(repr(file) if file else name, values)
         require_same_rows("features", self.features, "labels", self.labels)
         require_same_rows("test_features", self.test_features, "test_labels", self.test_labels)
         widths = (self.dimension, self.outputs)
@@ -117,6 +122,11 @@ class Federation:
         """Number of rows m of all devices."""
         return len(self.features)
 
+    @property
+    def mapped(self) -> bool:
+        """Whether the features are mapped from a file, so that they may be larger than memory."""
+        return mapped_file(self.features) is not None
+
     def device(self, i: int) -> tuple[FloatArray, FloatArray]:
         """Return views of the features and labels of device i."""
         if not 0 <= i < self.devices:
@@ -144,8 +154,16 @@ class Federation:
             fraction: fraction of the rows of each device to hold out, rounded. Every device keeps at least one row, and if
                 rounding would hold out none at all, one row of the largest device is.
             rng: randomness.
+
+        Raises:
+            InputError: the fraction is not within (0, 1), no device has a row to spare, or the features are mapped.
         """
         require_fraction("fraction", fraction)
+        if self.mapped:
+            raise InputError(
+                "learning_rate.scale = 'grid' holds rows out by copying them, which memory-mapped data is too large for: give "
+                "learning_rate.scale a number."
+            )
         samples = self.samples
         held = np.minimum(np.rint(fraction * samples).astype(np.int64), samples - 1)
         if not held.any():

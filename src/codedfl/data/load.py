@@ -10,6 +10,7 @@ import numpy as np
 from codedfl._words import did_you_mean
 from codedfl.data.dataset import Dataset
 from codedfl.data.files import FILE_ENDINGS, is_file_name, load_file
+from codedfl.data.mapped import is_federation_folder
 from codedfl.data.registry import REGISTRY, load_named
 from codedfl.data.table import Columns
 from codedfl.data.targets import TaskChoice
@@ -59,10 +60,14 @@ def load_dataset(
     )
     if is_file_name(source):
         return load_file(Path(source), columns, task=task, test_fraction=test_fraction, test_file=test_file, rng=rng)
+    if is_federation_folder(source):
+        raise InputError(
+            f"data.dataset = {source!r} is a folder, which holds no raw inputs: use open_federation for it."
+        )
     if source not in REGISTRY:
         raise InputError(
-            f"data.dataset = {source!r} is neither a known dataset ({', '.join(REGISTRY)}) nor a path that ends in "
-            f"{', '.join(FILE_ENDINGS)}.{did_you_mean(source, list(REGISTRY))}"
+            f"data.dataset = {source!r} is neither a known dataset ({', '.join(REGISTRY)}) nor a folder with a "
+            f"federation nor a path that ends in {', '.join(FILE_ENDINGS)}.{did_you_mean(source, list(REGISTRY))}"
         )
     _refuse_file_options(source, columns, test_file, task)
     return load_named(source, data_dir, test_fraction, rng)

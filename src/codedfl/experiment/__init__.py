@@ -17,6 +17,7 @@ from codedfl.experiment.observer import Observer
 from codedfl.experiment.predictor import Predictor
 from codedfl.experiment.run import run
 from codedfl.experiment.summary import summarise
+from codedfl.experiment.sweep import sweep
 
 __all__ = [
     "Comparison",
@@ -33,5 +34,6 @@ __all__ = [
     "parse_override",
     "run",
     "summarise",
+    "sweep",
     "to_toml",
 ]

@@ -11,12 +11,15 @@ from codedfl.arrays import BoolArray, FloatArray
 from codedfl.data import (
     Dataset,
     FeatureMap,
+    Federation,
     build_federation,
     fit_feature_map,
     load_dataset,
+    open_federation,
     partition,
 )
 from codedfl.data.files import is_file_name
+from codedfl.data.mapped import is_federation_folder
 from codedfl.errors import InputError
 from codedfl.experiment.config import Config, IncentiveConfig
 from codedfl.fleet import Channel, Fleet, RoundTiming, Workload, bandwidth_for_straggler_ratio, draw_fleet, read_fleet
@@ -65,13 +68,8 @@ def build_experiment(config: Config) -> Experiment:
         (20, 100)
     """
     streams = Streams(config.seed)
-    dataset = _load(config, streams)
-    feature_map = _fit(config, dataset, streams)
-    kind = config.data.partition
-    if kind == "auto":
-        kind = "shards" if dataset.devices is None else "column"
-    parts = partition(dataset, kind, config.data.devices, config.data.dirichlet_alpha, streams.at("partition"))
-    federation = build_federation(dataset, feature_map, parts)
+    folder = is_federation_folder(config.data.dataset)
+    federation, feature_map = _open(config) if folder else _build(config, streams)
     fleet = _fleet(config, federation.device_names, streams)
     large = federation.dimension >= LARGE_DIMENSION
     setting = Setting(
@@ -92,6 +90,61 @@ def build_experiment(config: Config) -> Experiment:
         workers=Workers(config.training.workers or (available_cores() if large else 1)),
     )
     return Experiment(config, setting, feature_map)
+
+
+def _open(config: Config) -> tuple[Federation, FeatureMap]:
+    """Map the federation of a folder: its rows are features and belong to devices already."""
+    data, features = config.data, config.features
+    # What an option may be because it says no more than what happens anyway, and what else decides.
+    options: tuple[tuple[str, object, tuple[object, ...], str], ...] = (
+        ("data.target", data.target, ((),), "its labels.npy holds the targets"),
+        ("data.device_column", data.device_column, ("",), "its offsets.npy says which device has which rows"),
+        ("data.drop", data.drop, ((),), "all columns of its features.npy are used"),
+        ("data.test_file", data.test_file, ("",), "its test_features.npy holds the test rows"),
+        ("data.partition", data.partition, ("auto",), "its offsets.npy says which device has which rows"),
+        ("features.map", features.map, ("auto", "none"), "its features.npy is used as it is"),
+        ("features.scaling", features.scaling, ("auto", "none"), "its features.npy is used as it is"),
+        ("features.standardize", features.standardize, ("auto", False), "its features.npy is used as it is"),
+        ("features.intercept", features.intercept, ("auto", False), "its features.npy is used as it is"),
+    )
+    for name, value, possible, reason in options:
+        if value not in possible:
+            shown = list(value) if isinstance(value, tuple) else value
+            raise InputError(
+                f"{name} = {shown!r} does not apply to the folder data.dataset = {data.dataset!r}, as {reason}: leave it out."
+            )
+    federation = open_federation(data.dataset)
+    if data.task not in ("auto", federation.task):
+        raise InputError(
+            f"data.task = {data.task!r} contradicts the {federation.task} in {data.dataset!r}: leave it out, or correct its "
+            "federation.json."
+        )
+    one = np.ones(1, np.float32)
+    return federation, FeatureMap(None, None, None, None, one, False, federation.dimension)
+
+
+def _build(config: Config, streams: Streams) -> tuple[Federation, FeatureMap]:
+    """Load raw data, fit a feature map to it, and spread it over devices."""
+    dataset = _load(config, streams)
+    feature_map = _fit(config, dataset, streams)
+    kind = config.data.partition
+    if kind == "auto":
+        kind = "shards" if dataset.devices is None else "column"
+    parts = partition(dataset, kind, config.data.devices, config.data.dirichlet_alpha, streams.at("partition"))
+    return build_federation(dataset, feature_map, parts), feature_map
+
+
+def share_experiment(experiment: Experiment, config: Config) -> Experiment:
+    """Return what a configuration describes, with data, fleet and channel from one that has them in common.
+
+    Args:
+        experiment: of a configuration that differs at most in ``schemes``, ``coding``, ``incentive``, ``privacy``,
+            ``learning_rate``, ``options`` and what ``training`` says about rounds and the server.
+        config: the configuration.
+    """
+    setting = experiment.setting
+    code = _code(config, setting.federation.devices)
+    return replace(experiment, config=config, setting=setting.with_code(code, config.training.server_batch or None))
 
 
 def _load(config: Config, streams: Streams) -> Dataset:
@@ -162,6 +215,7 @@ def _code(config: Config, devices: int) -> Code:
         coding.encoder,
         coding.clip_norm or None,
         participants,
+        coding.draw,
     )
 
 

@@ -122,6 +122,10 @@ class CodingConfig(Section):
         "auto",
         description="direct draws the projection as a device does; gram draws from the same law; auto: less work",
     )
+    draw: CountOrZero = Field(
+        0,
+        description="number of the draw of the coded data: another one gives other coded data, with everything else the same",
+    )
     clip_norm: NonNegative = Field(
         0.0,
         description="clip the norm of every sample to this before encoding; 0 for no clipping, and no worst-case guarantee",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from codedfl.coding import Rows
 from codedfl.privacy import PrivacyAccountant, mi_dp_bits
 from codedfl.training import RunResult, Setting
 
@@ -60,4 +61,5 @@ def clipped_share(setting: Setting) -> float:
     """Return the share of samples that clipping weights down; 0 without clipping."""
     if setting.code.clip_norm is None:
         return 0.0
-    return float(np.mean(np.linalg.norm(setting.federation.features, axis=1) > setting.code.clip_norm))
+    norms = Rows(setting.federation.features, setting.federation.labels).norms()
+    return float(np.mean(norms > setting.code.clip_norm))

@@ -16,18 +16,21 @@ from codedfl.schemes import make_scheme
 from codedfl.training import (
     Callback,
     Checkpoint,
+    Entrant,
     Evaluator,
     LearningRate,
     PreparedScheme,
+    Progress,
     Recorder,
     Scheme,
+    Search,
     Setting,
     StepSizeChoice,
     StopTraining,
-    choose_step_size,
+    choose_step_sizes,
     load_checkpoint,
     rounds_within,
-    train,
+    train_together,
     validation_setting,
 )
 
@@ -82,7 +85,7 @@ class _Runner:
         self.observer.on_ready(experiment, evaluator)
         schemes = [make_scheme(name, self.config.options.get(name)) for name in self.config.schemes]
         for scheme in schemes:
-            self._check(scheme, experiment.setting)
+            check_rounds(self.config, scheme, experiment.setting)
         outcomes: list[Outcome] = []
         try:
             choices = self._step_sizes(schemes, experiment.setting)
@@ -98,10 +101,6 @@ class _Runner:
             self.folder.write_results(comparison)
         return comparison
 
-    def _check(self, scheme: Scheme, setting: Setting) -> None:
-        """Plan a scheme's rounds: one that cannot run is refused here and not after others have trained for hours."""
-        self._rounds(PreparedScheme(scheme, setting, scheme.device.plan(setting), None, (), None))
-
     def _step_sizes(self, schemes: list[Scheme], setting: Setting) -> list[StepSizeChoice | None]:
         """Choose a step size for every scheme, all on the same held-out rows."""
         options = self.config.learning_rate
@@ -113,16 +112,10 @@ class _Runner:
             if scheme.name in known:
                 continue
             self.observer.on_tuning(scheme, len(options.grid))
-            prepared = scheme.prepare(held_out)
-            known[scheme.name] = choose_step_size(
-                prepared,
-                options.grid,
-                max(1, round(options.tuning_share * self._rounds(prepared))),
-                decay_rounds=options.decay_rounds,
-                model_norm_bound=self.config.training.model_norm_bound or None,
-                callbacks=self.callbacks,
-                on_trial=lambda _: self.observer.on_trial(),
-            )
+            search = search_of(self.config, scheme.prepare(held_out))
+            pace = _Pace(search, self.observer)
+            (known[scheme.name],) = choose_step_sizes([search], callbacks=(*self.callbacks, pace))
+            pace.complete()
             self.observer.on_choice(scheme, known[scheme.name])
             if self.folder:
                 self.folder.keep_step_sizes(known)
@@ -132,38 +125,89 @@ class _Runner:
         self, scheme: Scheme, choice: StepSizeChoice | None, experiment: Experiment, evaluator: Evaluator
     ) -> Outcome:
         """Train one scheme, from its checkpoint if there is one."""
-        options = self.config.learning_rate
-        scale = choice.scale if choice else float(options.scale)
+        scale = choice.scale if choice else float(self.config.learning_rate.scale)
         self.observer.on_stage(f"preparing {scheme.title}")
         prepared = scheme.prepare(experiment.setting)
-        rounds = self._rounds(prepared)
         records: tuple[Callback, ...] = ()
         resume = None
         if self.folder:
             path, fingerprint = self.folder.checkpoint(scheme.name), self.folder.fingerprint
             records = (Checkpoint(path, fingerprint), Recorder(self.folder.curve(scheme.name), scheme.name))
             resume = load_checkpoint(path, prepared, fingerprint) if path.exists() else None
-        result = train(
-            prepared,
-            LearningRate.relative(scale, experiment.setting.gram.smoothness, options.decay_rounds),
-            rounds,
-            evaluator=evaluator,
-            evaluate_every=max(1, rounds // self.config.training.evaluations),
-            model_norm_bound=self.config.training.model_norm_bound or None,
-            initial_model=_initial_model(experiment),
-            callbacks=(*self.callbacks, *self.observer.callbacks(scheme), *records),
-            resume=resume,
-        )
+        callbacks = (*self.callbacks, *self.observer.callbacks(scheme), *records)
+        (result,) = train_together([entrant_of(self.config, prepared, scale, evaluator, callbacks, resume)])
         return Outcome(result, scale, choice)
 
-    def _rounds(self, prepared: PreparedScheme) -> int:
-        training = self.config.training
-        return training.rounds or rounds_within(prepared, training.total_time_s)
+
+def rounds_of(config: Config, prepared: PreparedScheme) -> int:
+    """Return how many rounds a configuration gives to a scheme."""
+    return config.training.rounds or rounds_within(prepared, config.training.total_time_s)
 
 
-def _initial_model(experiment: Experiment) -> FloatArray:
+def check_rounds(config: Config, scheme: Scheme, setting: Setting) -> None:
+    """Plan a scheme's rounds: one that cannot run is refused here and not after others have trained for hours."""
+    rounds_of(config, PreparedScheme(scheme, setting, scheme.device.plan(setting), None, (), None))
+
+
+def search_of(config: Config, prepared: PreparedScheme) -> Search:
+    """Return the search for the step size of a scheme, prepared where rows are held out."""
+    options = config.learning_rate
+    return Search(
+        prepared,
+        options.grid,
+        max(1, round(options.tuning_share * rounds_of(config, prepared))),
+        options.decay_rounds,
+        config.training.model_norm_bound or None,
+    )
+
+
+def entrant_of(
+    config: Config,
+    prepared: PreparedScheme,
+    scale: float,
+    evaluator: Evaluator,
+    callbacks: tuple[Callback, ...],
+    resume: Progress | None = None,
+) -> Entrant:
+    """Return the run of a scheme with a step size in units of ``1 / L``."""
+    rounds = rounds_of(config, prepared)
+    return Entrant(
+        prepared,
+        LearningRate.relative(scale, prepared.setting.gram.smoothness, config.learning_rate.decay_rounds),
+        rounds,
+        evaluator,
+        evaluate_every=max(1, rounds // config.training.evaluations),
+        model_norm_bound=config.training.model_norm_bound or None,
+        initial_model=_initial_model(prepared.setting, config.training.initial_std),
+        callbacks=callbacks,
+        resume=resume,
+    )
+
+
+def _initial_model(setting: Setting, std: float) -> FloatArray:
     """Draw ``W_0``, the same for all schemes."""
-    federation = experiment.setting.federation
-    rng = experiment.setting.streams.at("initial-model")
-    draws: FloatArray = rng.standard_normal((federation.dimension, federation.outputs))
-    return np.asarray(experiment.config.training.initial_std * draws)
+    shape = setting.federation.dimension, setting.federation.outputs
+    draws: FloatArray = setting.streams.at("initial-model").standard_normal(shape)
+    return np.asarray(std * draws)
+
+
+class _Pace(Callback):
+    """Tells an observer of a trial whenever as many rounds as one has are done: trials advance, and end, together."""
+
+    def __init__(self, search: Search, observer: Observer) -> None:
+        self.rounds_of_a_trial, self.left, self.observer = search.rounds, len(search.grid), observer
+        self.rounds = 0
+
+    def on_round(self, progress: Progress) -> None:  # noqa: ARG002
+        self.rounds += 1
+        if self.rounds % self.rounds_of_a_trial == 0:
+            self._tell()
+
+    def complete(self) -> None:
+        """Tell of those that diverged before their last round."""
+        while self.left:
+            self._tell()
+
+    def _tell(self) -> None:
+        self.left -= 1
+        self.observer.on_trial()

@@ -8,7 +8,7 @@ from codedfl.training.devices import DevicePlan, DeviceWork, Idle, LocalSGD
 from codedfl.training.evaluation import Evaluator, Reference
 from codedfl.training.learning_rate import LearningRate
 from codedfl.training.ledger import Ledger
-from codedfl.training.loop import rounds_within, train
+from codedfl.training.loop import Entrant, StopTogether, rounds_within, train, train_together
 from codedfl.training.recording import Recorder, curves_to_csv
 from codedfl.training.result import Evaluation, Progress, RunResult, Status
 from codedfl.training.sampling import bernoulli_batches
@@ -16,7 +16,14 @@ from codedfl.training.scheme import PreparedScheme, Scheme, SchemeState
 from codedfl.training.server import CodedSGD, ParityGradient, ServerPlan, ServerWork
 from codedfl.training.setting import Code, Setting
 from codedfl.training.steps import accumulate_gradients
-from codedfl.training.tuning import StepSizeChoice, Trial, choose_step_size, validation_setting
+from codedfl.training.tuning import (
+    Search,
+    StepSizeChoice,
+    Trial,
+    choose_step_size,
+    choose_step_sizes,
+    validation_setting,
+)
 from codedfl.training.uploads import CodedUpload, UploadCost
 
 __all__ = [
@@ -30,6 +37,7 @@ __all__ = [
     "DevicePlan",
     "DeviceUpdate",
     "DeviceWork",
+    "Entrant",
     "Evaluation",
     "Evaluator",
     "Idle",
@@ -45,6 +53,7 @@ __all__ = [
     "RunResult",
     "Scheme",
     "SchemeState",
+    "Search",
     "ServerPlan",
     "ServerWork",
     "Setting",
@@ -52,6 +61,7 @@ __all__ = [
     "StepSizeChoice",
     "StopOnDivergence",
     "StopOnInterrupt",
+    "StopTogether",
     "StopTraining",
     "Sum",
     "Trial",
@@ -59,10 +69,12 @@ __all__ = [
     "accumulate_gradients",
     "bernoulli_batches",
     "choose_step_size",
+    "choose_step_sizes",
     "curves_to_csv",
     "load_checkpoint",
     "rounds_within",
     "save_checkpoint",
     "train",
+    "train_together",
     "validation_setting",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -16,7 +17,7 @@ from codedfl.fleet import Arrivals, Attendance, FixedBatchArrivals, allocate, op
 from codedfl.streams import Streams
 from codedfl.training.devices import DevicePlan
 from codedfl.training.setting import Setting
-from codedfl.training.steps import accumulate_gradients
+from codedfl.training.work import Work
 
 
 def mini_batch_of(round: int, mini_batches: int, streams: Streams) -> int:
@@ -109,19 +110,25 @@ class _AllocatedPlan:
     def arrivals(self) -> Arrivals:
         return self.arrivals_by_batch
 
+    @property
+    def work_key(self) -> Hashable:
+        """Shared only with itself, by runs that differ in the step size."""
+        return id(self)
+
     def uncovered(self, device: int, batch: int) -> Rows:
         """Weight a point by ``sqrt(1 - P(T_i <= t*))`` if the device processes it, else by 1: over ``G``, the sum is unbiased."""
         part, arrivals = self.cuts[device][batch], self.arrivals_by_batch.per_batch[batch]
         weights = np.ones(len(part))
         weights[: arrivals.batch_sizes[device]] = np.sqrt(1.0 - arrivals.probability[device])
         rows = self.setting.rows(device)
-        return Rows(rows.features[part], rows.labels[part], weights)
+        return Rows(rows.features, rows.labels, weights, chosen=part)
 
-    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
+    def work(self, device: int, round: int, batch_size: int) -> Work:
         mini_batches = len(self.coded_rows)
         batch = mini_batch_of(round, mini_batches, self.setting.streams)
         processed = self.cuts[device][batch][:batch_size]
         rows = self.setting.rows(device)
-        return accumulate_gradients(
-            rows.features, rows.labels, model, [processed], scale=mini_batches, step_size=step_size
-        )
+        return Work(rows.features, rows.labels, [processed], scale=mini_batches)
+
+    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
+        return self.work(device, round, batch_size).update(model, step_size)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -11,9 +13,9 @@ from codedfl._checks import require_at_least
 from codedfl.arrays import FloatArray
 from codedfl.coding import Rows
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, Attendance, FixedBatchArrivals
-from codedfl.training.sampling import bernoulli_batches
+from codedfl.training.sampling import sample_batches
 from codedfl.training.setting import Setting
-from codedfl.training.steps import accumulate_gradients
+from codedfl.training.work import Work
 
 
 class DevicePlan(Protocol):
@@ -39,8 +41,15 @@ class DevicePlan(Protocol):
     def coded_for_all(self) -> bool:
         """Whether the (only) coded batch stands for every sample, with weight 1."""
 
+    @property
+    def work_key(self) -> Hashable:
+        """Equal for plans whose arrivals and ``work`` are the same in every round, so that it is done once for all of them."""
+
     def uncovered(self, device: int, batch: int) -> Rows:
         """Return the samples that a coded batch stands for, with a weight for what the device itself contributes."""
+
+    def work(self, device: int, round: int, batch_size: int) -> Work:
+        """Return the steps of a device in a round."""
 
     def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
         """Return the accumulated gradient that the device sends."""
@@ -91,16 +100,36 @@ class _LocalSGDPlan:
     def coded_rows(self) -> tuple[int, ...]:
         return (self.setting.code.coded_samples,)
 
+    @cached_property
+    def work_key(self) -> Hashable:
+        setting = self.setting
+        return type(self), setting.federation, setting.streams, self.local_steps, _arrivals_key(self.arrivals)
+
     def uncovered(self, device: int, batch: int) -> Rows:  # noqa: ARG002 (there is one coded batch)
         return self.setting.rows(device)
 
-    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
+    def work(self, device: int, round: int, batch_size: int) -> Work:
         rows = self.setting.rows(device)
-        rng = self.setting.streams.at("batch", device=device, round=round)
-        batches = bernoulli_batches(rng, len(rows), batch_size, self.local_steps)
-        return accumulate_gradients(
-            rows.features, rows.labels, model, batches, scale=len(rows) / batch_size, step_size=step_size
+        batches = sample_batches(
+            self.setting.streams, "batch", len(rows), batch_size, self.local_steps, device=device, round=round
         )
+        return Work(rows.features, rows.labels, batches, scale=len(rows) / batch_size)
+
+    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
+        return self.work(device, round, batch_size).update(model, step_size)
+
+
+def _arrivals_key(arrivals: Arrivals) -> Hashable:
+    """Return the same for arrivals that are sure to be the same in every round, though they are objects of their own."""
+    match arrivals:
+        case AdaptiveBatchArrivals():
+            return "adaptive", arrivals.timing, arrivals.samples.tobytes(), arrivals.streams
+        case FixedBatchArrivals():
+            return "fixed", arrivals.timing, arrivals.batch_sizes.tobytes(), arrivals.streams
+        case _Nobody():
+            return arrivals
+        case _:
+            return id(arrivals)
 
 
 @dataclass(frozen=True)

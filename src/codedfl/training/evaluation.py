@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -62,19 +63,43 @@ class Evaluator:
 
     def loss(self, model: FloatArray) -> float:
         """Return ``f(W) / m``, the training loss (1) of the paper for one sample."""
+        return self.losses(model)[0]
+
+    def losses(self, *models: FloatArray) -> tuple[float, ...]:
+        """Return the training loss of each model, in one pass over the data or its Gram matrix."""
         federation = self.setting.federation
         if self.gram is not None:
-            return self.gram.loss(model) / federation.total_samples
-        squares = 0.0
-        for start in range(0, federation.total_samples, BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            residual = federation.features[part] @ model - federation.labels[part]
-            squares += float(np.sum(np.square(residual, dtype=np.float64)))
-        return 0.5 * squares / federation.total_samples
+            constant, cross = np.trace(self.gram.labels), self.gram.cross
+            doubled = [form - 2 * np.sum(model * cross) + constant for model, form in self._quadratic_forms(models)]
+        else:
+            doubled = [0.0] * len(models)
+            stacked = np.hstack(models)
+            for start in range(0, federation.total_samples, BLOCK_ROWS):
+                part = slice(start, start + BLOCK_ROWS)
+                predictions = np.split(federation.features[part] @ stacked, len(models), axis=1)
+                for r, prediction in enumerate(predictions):
+                    residual = prediction - federation.labels[part]
+                    doubled[r] += float(np.sum(np.square(residual, dtype=np.float64)))
+        return tuple(float(0.5 * value) / federation.total_samples for value in doubled)
+
+    def gaps(self, *models: FloatArray) -> tuple[float, ...]:
+        """Return ``(f(W) - f(W*)) / m`` of each model, NaN without a reference."""
+        if self.gram is None:
+            return (float("nan"),) * len(models)
+        differences = [model.astype(np.float64) - self.gram.optimum for model in models]
+        total = self.setting.federation.total_samples
+        return tuple(float(0.5 * form) / total for _, form in self._quadratic_forms(differences))
 
     def gap(self, model: FloatArray) -> float:
         """Return ``(f(W) - f(W*)) / m``, NaN without a reference."""
-        return self.gram.gap(model) / self.setting.federation.total_samples if self.gram else float("nan")
+        return self.gaps(model)[0]
+
+    def _quadratic_forms(self, models: Sequence[FloatArray]) -> Iterator[tuple[FloatArray, float]]:
+        """Yield each model in float64, with ``tr(W^T H W)``."""
+        assert self.gram is not None
+        stacked = np.hstack(models).astype(np.float64)
+        parts = (np.split(matrix, len(models), axis=1) for matrix in (stacked, self.gram.features @ stacked))
+        return ((W, np.sum(W * product)) for W, product in zip(*parts, strict=True))
 
     def distance(self, model: FloatArray) -> float:
         """Return ``||W - W*||_F / ||W*||_F``, NaN without a reference."""

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from codedfl.training.steps import Batch
+from codedfl import native
+from codedfl.streams import Streams
+from codedfl.training.steps import Batch, Batches
+
+
+def sample_batches(
+    streams: Streams,
+    purpose: str,
+    samples: int,
+    batch_size: int,
+    steps: int,
+    *,
+    device: int = 0,
+    round: int = 0,
+) -> Sequence[Batch]:
+    """Sample the batches of the stream (purpose, device, round), as ``bernoulli_batches`` does and with the same rows.
+
+    Example:
+        >>> batches = sample_batches(Streams(7), "batch", 6, 2, 2, device=3, round=10)
+        >>> same = bernoulli_batches(Streams(7).at("batch", device=3, round=10), 6, 2, 2)
+        >>> all(np.array_equal(a, b) for a, b in zip(batches, same, strict=True))
+        True
+    """
+    if batch_size < samples and native.available():
+        return Batches(*native.sample(streams.key(purpose), device, round, samples, batch_size, steps))
+    return bernoulli_batches(streams.at(purpose, device=device, round=round), samples, batch_size, steps)
 
 
 def bernoulli_batches(rng: np.random.Generator, samples: int, batch_size: int, steps: int) -> list[Batch]:

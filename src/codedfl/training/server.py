@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
 from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData
 from codedfl.training.allocated import mini_batch_of
-from codedfl.training.sampling import bernoulli_batches
+from codedfl.training.sampling import sample_batches
 from codedfl.training.setting import Setting
-from codedfl.training.steps import accumulate_gradients
+from codedfl.training.work import Work
 
 
 class ServerPlan(Protocol):
@@ -18,6 +19,17 @@ class ServerPlan(Protocol):
 
     def samples_processed(self, round: int) -> float:
         """Return the (expected) number of coded samples processed in a round, over all its steps."""
+
+    @property
+    def work_key(self) -> Hashable:
+        """Equal for plans whose ``work`` is the same in every round, so that it is done once for all of them."""
+
+    @property
+    def make_up(self) -> float:
+        """``sigma^2`` of the make-up term, 0 for none; plans of equal ``work_key`` may differ in it."""
+
+    def work(self, round: int) -> Work:
+        """Return the steps of a round."""
 
     def update(self, round: int, model: FloatArray, step_size: float) -> FloatArray:
         """Return the accumulated gradient on the coded data."""
@@ -59,17 +71,17 @@ class _CodedSGDPlan:
     def samples_processed(self, round: int) -> float:  # noqa: ARG002 (every round is the same)
         return float(self.batch * self.setting.local_steps)
 
+    @property
+    def work_key(self) -> Hashable:
+        return type(self), id(self.coded), self.batch, self.setting.streams, self.setting.local_steps
+
+    def work(self, round: int) -> Work:
+        streams, steps = self.setting.streams, self.setting.local_steps
+        batches = sample_batches(streams, "server-batch", len(self.coded), self.batch, steps, round=round)
+        return Work(self.coded.features, self.coded.labels, batches, scale=1.0 / self.batch)
+
     def update(self, round: int, model: FloatArray, step_size: float) -> FloatArray:
-        rng = self.setting.streams.at("server-batch", round=round)
-        return accumulate_gradients(
-            self.coded.features,
-            self.coded.labels,
-            model,
-            bernoulli_batches(rng, len(self.coded), self.batch, self.setting.local_steps),
-            scale=1.0 / self.batch,
-            step_size=step_size,
-            make_up=self.make_up,
-        )
+        return self.work(round).update(model, step_size, self.make_up)
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,7 @@ class ParityGradient:
 class _ParityPlan:
     setting: Setting
     coded: tuple[CodedData, ...]
+    make_up: float = 0.0
 
     def _of(self, round: int) -> CodedData:
         return self.coded[mini_batch_of(round, len(self.coded), self.setting.streams)]
@@ -95,7 +108,13 @@ class _ParityPlan:
     def samples_processed(self, round: int) -> float:
         return float(len(self._of(round)))
 
-    def update(self, round: int, model: FloatArray, step_size: float) -> FloatArray:
+    @property
+    def work_key(self) -> Hashable:
+        return type(self), tuple(id(parity) for parity in self.coded), self.setting.streams
+
+    def work(self, round: int) -> Work:
         parity = self._of(round)
-        scale = len(self.coded) / len(parity)
-        return accumulate_gradients(parity.features, parity.labels, model, [None], scale=scale, step_size=step_size)
+        return Work(parity.features, parity.labels, [None], scale=len(self.coded) / len(parity))
+
+    def update(self, round: int, model: FloatArray, step_size: float) -> FloatArray:
+        return self.work(round).update(model, step_size, self.make_up)

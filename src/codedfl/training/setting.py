@@ -40,6 +40,7 @@ class Code:
         encoder: how the coded data is drawn; see `codedfl.coding.encode_all`.
         clip_norm: ``B``, to which the norm of every sample is clipped before encoding; None for no clipping.
         participants: which devices upload coded data at all, (N,); None for all of them.
+        draw: number of the draw; another one gives other coded data, with everything else the same.
     """
 
     coded_samples: int
@@ -48,9 +49,11 @@ class Code:
     encoder: EncoderName = "auto"
     clip_norm: float | None = None
     participants: BoolArray | None = None
+    draw: int = 0
 
     def __post_init__(self) -> None:
         require_at_least("coding.coded_samples", self.coded_samples, 1)
+        require_at_least("coding.draw", self.draw, 0)
         if self.clip_norm is not None:
             require_positive("coding.clip_norm", self.clip_norm)
         if self.participants is not None and not self.participants.any():
@@ -69,6 +72,10 @@ class Code:
     def uploading(self) -> BoolArray:
         """Which devices upload coded data, (N,)."""
         return np.ones(len(self.noise_variance), np.bool_) if self.participants is None else self.participants
+
+    def streams(self, streams: Streams) -> Streams:
+        """Return where the coded data of this draw comes from, given the streams of the setting."""
+        return streams.child(f"coded-data-{self.draw}") if self.draw else streams
 
 
 @dataclass(frozen=True)
@@ -157,6 +164,13 @@ class Setting:
         """The Gram matrix, or None where it would be too large to hold."""
         width = self.federation.dimension + self.federation.outputs
         return self.gram if width <= LARGEST_GRAM else None
+
+    def with_code(self, code: Code, server_batch: int | None) -> Setting:
+        """Return the same setting with another code and server batch; the Gram matrix is not computed again."""
+        other = replace(self, code=code, server_batch=server_batch)
+        if "gram" in self.__dict__:
+            other.__dict__["gram"] = self.gram
+        return other
 
     def with_federation(self, federation: Federation) -> Setting:
         """Return the same setting on other data of the same devices."""

@@ -90,7 +90,7 @@ class CodedUpload:
                     rows,
                     noise_variance=on * code.noise_variance,
                     label_noise_variance=on * code.label_noise_variance,
-                    streams=setting.streams,
+                    streams=code.streams(setting.streams),
                     batch=batch,
                     encoder=code.encoder,
                     clip_norm=code.clip_norm,

@@ -1,0 +1,179 @@
+"""One round of several runs at once: who attends and which rows are sampled is settled once for all that share it.
+
+Runs that differ in noise, coded data, step size or what the server does have the same batches on the devices, and those on the
+same coded data have the same batches at the server. `codedfl.training.work` takes such steps with all of their models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+
+from codedfl.arrays import FloatArray
+from codedfl.fleet import Attendance
+from codedfl.parallel import Workers
+from codedfl.training.aggregation import DeviceUpdate
+from codedfl.training.scheme import PreparedScheme
+from codedfl.training.work import Models
+
+HELD_BYTES = 2**29
+"""Device updates that are held in memory at the same time; a group of runs that would need more is cut."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands before a round.
+
+    Args:
+        prepared: the scheme in its setting.
+        model: ``W_k``.
+        step_size: ``eta_k``.
+    """
+
+    prepared: PreparedScheme
+    model: FloatArray
+    step_size: float
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a round brings to a run.
+
+    Args:
+        attendance: who took part.
+        update: ``g(W_k)``.
+    """
+
+    attendance: Attendance
+    update: FloatArray
+
+
+def advance(round: int, runs: Sequence[Standing]) -> list[Move]:
+    """Compute one round of several runs.
+
+    For each run the outcome is that of `PreparedScheme.aggregate`: exactly for a run that shares nothing, otherwise up to
+    rounding, since products of wider matrices may add up the same terms in another order.
+
+    Args:
+        round: ``k``.
+        runs: where they stand; the work is spread over the workers of the first.
+
+    Returns:
+        For each run who attended, and the global update.
+    """
+    workers = runs[0].prepared.setting.workers
+    serving = [place for place, run in enumerate(runs) if run.prepared.server]
+    server_groups = [_Group(places, runs) for places in _alike(serving, lambda place: _server_key(runs[place]))]
+    device_groups = [
+        part
+        for places in _alike(range(len(runs)), lambda place: runs[place].prepared.device.work_key)
+        for part in _attending(places, runs, round)
+    ]
+    tasks = [partial(group.server_updates, round) for group in server_groups]
+    for group, attendance in device_groups:
+        tasks += [partial(group.device_updates, round, attendance, *arrival) for arrival in attendance.arrivals()]
+    results = workers.map(_quietly, tasks)
+    server_updates: dict[int, FloatArray] = {}
+    for group in server_groups:
+        server_updates.update(zip(group.places, next(results), strict=True))
+    moves: dict[int, Move] = {}
+    for group, attendance in device_groups:
+        arrived = [device for device, _ in attendance.arrivals()]
+        device_updates = zip(arrived, islice(results, len(arrived)), strict=True)
+        updates = group.combined(device_updates, [server_updates.get(place) for place in group.places], workers)
+        moves.update((place, Move(attendance, update)) for place, update in zip(group.places, updates, strict=True))
+        for _ in device_updates:  # those that an aggregation chose to ignore
+            pass
+    return [moves[place] for place in range(len(runs))]
+
+
+def _alike(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
+    """Put the places of runs with equal keys together."""
+    groups: dict[Hashable, list[int]] = {}
+    for place in places:
+        groups.setdefault(key(place), []).append(place)
+    return list(groups.values())
+
+
+def _server_key(run: Standing) -> Hashable:
+    return run.prepared.server.work_key if run.prepared.server else None
+
+
+def _attending(places: list[int], runs: Sequence[Standing], round: int) -> list[tuple[_Group, Attendance]]:
+    """Ask who attends, and cut a group if the updates of all those devices for all its runs would be too much to hold."""
+    first = runs[places[0]]
+    attendance = first.prepared.device.arrivals.attend(round)
+    held_for_one = max(int(attendance.arrived.sum()), 1) * first.model.nbytes
+    size = max(HELD_BYTES // held_for_one, 1)
+    return [(_Group(places[start : start + size], runs), attendance) for start in range(0, len(places), size)]
+
+
+Result = TypeVar("Result")
+
+
+def _quietly(task: Callable[[], Result]) -> Result:
+    # A diverging run overflows until the loop notices; each thread has warnings of its own to silence.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return task()
+
+
+class _Group:
+    """Runs that share work.
+
+    Args:
+        places: which of all runs they are.
+        everyone: all runs.
+    """
+
+    def __init__(self, places: list[int], everyone: Sequence[Standing]) -> None:
+        self.places, self.runs = places, [everyone[place] for place in places]
+        self.first = self.runs[0].prepared
+
+    def _models(self, make_ups: Sequence[float]) -> Models:
+        return Models([run.model for run in self.runs], [run.step_size for run in self.runs], make_ups)
+
+    @cached_property
+    def on_devices(self) -> Models:
+        return self._models([0.0] * len(self.runs))
+
+    def server_updates(self, round: int) -> list[FloatArray]:
+        plans = [run.prepared.server for run in self.runs if run.prepared.server]
+        return plans[0].work(round).updates(self._models([plan.make_up for plan in plans]))
+
+    def device_updates(self, round: int, attendance: Attendance, device: int, batch_size: int) -> list[FloatArray]:
+        gradients = self.first.device.work(device, round, batch_size).updates(self.on_devices)
+        if attendance.weight != 1.0:
+            for gradient in gradients:
+                gradient *= gradient.dtype.type(attendance.weight)
+        return gradients
+
+    def combined(
+        self,
+        device_updates: Iterable[tuple[int, list[FloatArray]]],
+        server_updates: Sequence[FloatArray | None],
+        workers: Workers,
+    ) -> Iterator[FloatArray]:
+        """Let each run combine what is its own: one run takes the updates as they come, several need them all at hand."""
+        if len(self.runs) > 1:
+            device_updates = list(device_updates)
+
+        def combine(r: int) -> FloatArray:
+            own = ((device, updates[r]) for device, updates in device_updates)
+            return _quietly(partial(_combined, self.runs[r], own, server_updates[r]))
+
+        return workers.map(combine, range(len(self.runs))) if len(self.runs) > 1 else iter([combine(0)])
+
+
+def _combined(run: Standing, device_updates: Iterable[DeviceUpdate], server_update: FloatArray | None) -> FloatArray:
+    return run.prepared.scheme.aggregation.combine(
+        device_updates,
+        server_update,
+        run.prepared.device.arrivals.probability,
+        run.prepared.setting.code.uploading,
+        run.model,
+    )

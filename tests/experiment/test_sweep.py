@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import codedfl
+from codedfl.errors import InputError
+from codedfl.experiment import (
+    Comparison,
+    Config,
+    Experiment,
+    Observer,
+    RunFolder,
+    build_experiment,
+    run,
+    summarise,
+    sweep,
+)
+from codedfl.training import Callback, Evaluator, RunResult, Scheme, StepSizeChoice
+from tests.support import StopAfter, small_config
+
+SCHEMES = ["fedavg", "scfl", "dp-cfl"]
+
+
+def assert_same(ours: Comparison, theirs: Comparison) -> None:
+    """Compare up to what rounding can do in float32 in 12 rounds of 5 steps, with sums over 30 features and at most 236 rows."""
+    limit = 12 * 5 * (30 + 236) * float(np.finfo(np.float32).eps)
+    assert ours.config == theirs.config
+    assert [o.result.scheme.name for o in ours.outcomes] == [o.result.scheme.name for o in theirs.outcomes]
+    assert [o.scale for o in ours.outcomes] == [o.scale for o in theirs.outcomes]
+    for a, b in zip((o.result for o in ours.outcomes), (o.result for o in theirs.outcomes), strict=True):
+        assert (a.status, a.message) == (b.status, b.message)
+        np.testing.assert_allclose(a.model, b.model, rtol=0, atol=limit * np.abs(b.model).max())
+        assert [point.round for point in a.curve] == [point.round for point in b.curve]
+        assert a.final.loss == pytest.approx(b.final.loss, rel=limit)
+        assert a.final.bytes_up == b.final.bytes_up
+        assert a.prepared.setting is ours.setting
+    assert np.array_equal(ours.setting.code.noise_variance, theirs.setting.code.noise_variance)
+
+
+def check(*configs: Config) -> list[Comparison]:
+    comparisons = sweep(configs)
+    for comparison, config in zip(comparisons, configs, strict=True):
+        assert_same(comparison, run(config))
+    return comparisons
+
+
+def test_noise_levels() -> None:
+    quiet, noisy, none = check(
+        *(small_config(schemes=SCHEMES, coding__noise_variance=variance) for variance in (0.1, 5.0, 0.0))
+    )
+    assert quiet["fedavg"].progress is noisy["fedavg"].progress is none["fedavg"].progress, "trained once"
+    assert quiet["scfl"].final.loss < noisy["scfl"].final.loss
+    assert quiet.setting.federation is noisy.setting.federation
+    assert quiet.setting.gram is noisy.setting.gram
+    assert quiet["scfl"].prepared.coded is quiet["dp-cfl"].prepared.coded
+
+
+def test_draws_of_the_coded_data() -> None:
+    first, second, again = check(*(small_config(schemes=SCHEMES, coding__draw=draw) for draw in (0, 1, 1)))
+    assert not np.array_equal(first["scfl"].prepared.coded[0].features, second["scfl"].prepared.coded[0].features)
+    assert first["fedavg"].progress is second["fedavg"].progress
+    assert second["scfl"].progress is again["scfl"].progress
+
+
+@pytest.mark.parametrize("encoder", ["direct", "gram"])
+def test_a_draw_changes_the_coded_data_and_nothing_else(encoder: str) -> None:
+    runs = [run(small_config(schemes=SCHEMES, coding__draw=draw, coding__encoder=encoder)) for draw in (0, 3)]
+    assert np.array_equal(runs[0]["fedavg"].model, runs[1]["fedavg"].model)
+    assert runs[0]["scfl"].final.mean_arrivals == runs[1]["scfl"].final.mean_arrivals
+    assert not np.array_equal(runs[0]["scfl"].prepared.coded[0].features, runs[1]["scfl"].prepared.coded[0].features)
+    assert not np.array_equal(runs[0]["scfl"].model, runs[1]["scfl"].model)
+
+
+def test_step_sizes_and_options() -> None:
+    check(
+        small_config(learning_rate__scale=0.2),
+        small_config(learning_rate__scale=0.4, training__model_norm_bound=2.0),
+        small_config(options__scfl={"device_weight": 0.3}, training__rounds=9),
+        small_config(options__scfl={"batch": 8}, training__server_batch=20, training__evaluations=3),
+        small_config(training__initial_std=0.1, training__rounds=0, training__total_time_s=7.5),
+    )
+
+
+def test_every_scheme_with_incentives_and_code() -> None:
+    schemes = ["fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl-fixed", "scfl"]
+    first, second, third = check(
+        small_config(schemes=schemes),
+        small_config(schemes=schemes, incentive__mechanism="contract", incentive__total_reward=50.0),
+        small_config(
+            schemes=schemes, coding__coded_samples=40, coding__clip_norm=0.8, coding__label_noise_variance=0.1
+        ),
+    )
+    for scheme in ("fedavg", "cfl-fb", "codedfedl"):
+        assert first[scheme].progress is second[scheme].progress, "of which noise plays no part"
+    assert first["codedfedl"].progress is not third["codedfedl"].progress
+
+
+def test_step_sizes_from_a_grid() -> None:
+    tuned: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [1e-6, 0.3, 1e6]}
+    quiet, noisy, fixed = check(
+        small_config(schemes=SCHEMES, **tuned),
+        small_config(schemes=SCHEMES, coding__noise_variance=3.0, **tuned),
+        small_config(schemes=["scfl"]),
+    )
+    assert all(outcome.choice is not None and outcome.choice.scale == 0.3 for outcome in quiet.outcomes)
+    assert len({id(outcome.choice) for outcome in (*quiet.outcomes, *noisy.outcomes)}) == 5, "FedAvg was tuned once"
+    assert fixed.outcomes[0].choice is None
+
+
+def test_other_data_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Config] = []
+
+    def build(config: Config) -> Experiment:
+        built.append(config)
+        return build_experiment(config)
+
+    monkeypatch.setattr(import_module("codedfl.experiment.sweep"), "build_experiment", build)
+    configs = [
+        small_config(seed=seed, coding__noise_variance=v) for seed, v in ((0, 0.1), (1, 0.1), (0, 2.0), (1, 2.0))
+    ]
+    comparisons = sweep([*configs, small_config(training__local_steps=2)])
+    assert [comparison.config for comparison in comparisons] == [*configs, small_config(training__local_steps=2)]
+    assert built == [configs[0], configs[1], small_config(training__local_steps=2)]
+    assert_same(comparisons[3], run(configs[3]))
+    assert_same(comparisons[4], run(small_config(training__local_steps=2)))
+
+
+def test_a_run_that_diverges_leaves_the_others_alone() -> None:
+    good, bad = check(small_config(), small_config(coding__noise_variance=1e6))
+    assert (good["scfl"].status, bad["scfl"].status, bad["fedavg"].status) == ("completed", "diverged", "completed")
+
+
+@pytest.mark.parametrize("tuning", [False, True])
+def test_an_interrupted_sweep_keeps_what_it_has(tuning: bool) -> None:
+    changes = {"learning_rate__scale": "grid"} if tuning else {}
+    configs = [small_config(coding__noise_variance=v, **changes) for v in (0.1, 1.0)] + [small_config(seed=1)]
+    comparisons = sweep(configs, callbacks=(StopAfter(7),))
+    assert all(comparison.interrupted for comparison in comparisons)
+    assert [len(comparison.outcomes) for comparison in comparisons] == ([0, 0, 0] if tuning else [2, 2, 0])
+
+
+class Diary(Observer):
+    def __init__(self) -> None:
+        self.entries: list[str] = []
+
+    def on_ready(self, experiment: Experiment, evaluator: Evaluator) -> None:  # noqa: ARG002
+        self.entries.append("ready")
+
+    def on_choice(self, scheme: Scheme, choice: StepSizeChoice) -> None:  # noqa: ARG002
+        self.entries.append(f"chosen {scheme.name}")
+
+    def callbacks(self, scheme: Scheme) -> tuple[Callback, ...]:
+        self.entries.append(f"starts {scheme.name}")
+        return ()
+
+    def on_outcome(self, result: RunResult) -> None:
+        self.entries.append(f"{result.scheme.name} {result.status}")
+
+
+def test_an_observer_hears_of_each_run_once() -> None:
+    diary = Diary()
+    grid: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.2, 0.4]}
+    sweep([small_config(coding__noise_variance=v, **grid) for v in (0.1, 1.0)], observer=diary)
+    runs = ["fedavg", "scfl", "scfl"]
+    assert diary.entries == [
+        "ready",
+        *(f"chosen {name}" for name in runs),
+        *(f"starts {name}" for name in runs),
+        *(f"{name} completed" for name in runs),
+    ]
+
+
+def test_a_scheme_that_cannot_run_is_refused_before_any_other_trains() -> None:
+    diary = Diary()
+    with pytest.raises(InputError, match="shorter than one round"):
+        sweep([small_config(), small_config(training__rounds=0, training__total_time_s=0.5)], observer=diary)
+    assert diary.entries == ["ready"]
+
+
+def test_results_can_be_summarised_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codedfl.experiment.figure.draw_curves", lambda *_, **__: b"a picture")
+    comparison = codedfl.sweep([small_config(), small_config(coding__noise_variance=1.0)])[1]
+    assert json.loads(json.dumps(summarise(comparison)))["schemes"][1]["scheme"] == "scfl"
+    RunFolder.create(tmp_path / "run", comparison.config).write_results(comparison)
+    assert (tmp_path / "run/models/scfl.npz").exists()
+    assert sweep([]) == []
