@@ -190,3 +190,12 @@ def test_results_can_be_summarised_and_written(tmp_path: Path, monkeypatch: pyte
     RunFolder.create(tmp_path / "run", comparison.config).write_results(comparison)
     assert (tmp_path / "run/models/scfl.npz").exists()
     assert sweep([]) == []
+
+
+def test_configurations_that_ask_other_cohorts_or_score_other_rows_share_no_run() -> None:
+    configs = [
+        small_config(schemes=["fedavg"], **changes)
+        for changes in ({}, {"training__cohort": 2}, {"training__evaluation_samples": 50})
+    ]
+    for config, swept in zip(configs, sweep(configs), strict=True):
+        assert swept["fedavg"].final == run(config)["fedavg"].final

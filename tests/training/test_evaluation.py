@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, r2_score
 
+from codedfl.errors import InputError
 from codedfl.training import Evaluator
 from codedfl.training import setting as setting_module
 from tests.problems import make_federation, make_setting
@@ -62,3 +63,20 @@ def test_r2_of_a_single_test_row_is_not_defined() -> None:
     data = make_federation(task="regression")
     one = replace(data, test_features=data.test_features[:1], test_labels=data.test_labels[:1])
     assert np.isnan(Evaluator(make_setting(one)).scores(W)[0])
+
+
+def test_a_sample_of_the_test_rows_stands_for_all_of_them() -> None:
+    setting = make_setting()
+    everything, some = Evaluator(setting), Evaluator(setting, test_samples=10)
+    features, labels = some.test_data
+    assert len(features) == len(labels) == 10
+    rows = {row.tobytes() for row in setting.federation.test_features}
+    assert {row.tobytes() for row in features} <= rows
+    again = Evaluator(setting, test_samples=10)
+    assert np.array_equal(again.test_data[0], features), "every model meets the same sample"
+    model = np.ones((3, 2))
+    hits = (features @ model).argmax(axis=1) == labels.argmax(axis=1)
+    assert some.scores(model) == (hits.mean(),)
+    assert Evaluator(setting, test_samples=10**6).scores(model) == everything.scores(model)
+    with pytest.raises(InputError, match=r"training.evaluation_samples = 0"):
+        Evaluator(setting, test_samples=0)

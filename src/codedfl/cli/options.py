@@ -12,7 +12,8 @@ ConfigFile = Annotated[
     Path | None, typer.Argument(help="A TOML file; without one, the embedded default.", show_default=False)
 ]
 DatasetName = Annotated[
-    str | None, typer.Option(help="Named dataset, or a .npz, .csv or .parquet file.", show_default="digits")
+    str | None,
+    typer.Option(help="Named dataset, .npz, .csv or .parquet file, or folder of .npy files.", show_default="digits"),
 ]
 Targets = Annotated[list[str] | None, typer.Option(help="Target column of an own file; repeat for several.")]
 Devices = Annotated[int | None, typer.Option(help="Number of devices.", show_default="20")]

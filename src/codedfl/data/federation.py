@@ -147,6 +147,18 @@ class Federation:
         counts = np.bincount(np.argmax(self.device(i)[1], axis=1), minlength=self.outputs)
         return {name: int(count) for name, count in zip(self.target_names, counts, strict=True) if count}
 
+    def require_in_memory(self) -> None:
+        """Refuse to hold rows out of data that is too large to be copied.
+
+        Raises:
+            InputError: the features are mapped from a file.
+        """
+        if self.mapped:
+            raise InputError(
+                "learning_rate.scale = 'grid' holds rows out by copying them, which memory-mapped data is too large for: give "
+                "learning_rate.scale a number."
+            )
+
     def split_validation(self, fraction: float, rng: np.random.Generator) -> Federation:
         """Hold rows of every device out as the new test set, to choose step sizes without touching test data.
 
@@ -159,11 +171,7 @@ class Federation:
             InputError: the fraction is not within (0, 1), no device has a row to spare, or the features are mapped.
         """
         require_fraction("fraction", fraction)
-        if self.mapped:
-            raise InputError(
-                "learning_rate.scale = 'grid' holds rows out by copying them, which memory-mapped data is too large for: give "
-                "learning_rate.scale a number."
-            )
+        self.require_in_memory()
         samples = self.samples
         held = np.minimum(np.rint(fraction * samples).astype(np.int64), samples - 1)
         if not held.any():

@@ -41,7 +41,8 @@ class DataConfig(Section):
     """Which data, and which device holds which rows."""
 
     dataset: Text = Field(
-        "digits", description="a named dataset (`codedfl datasets` lists them) or a .npz, .csv or .parquet file"
+        "digits",
+        description="a named dataset (`codedfl datasets` lists them), a .npz, .csv or .parquet file, or a folder of .npy files",
     )
     data_dir: Text = Field("", description="folder with the named datasets; empty for CODEDFL_DATA, else ./data")
     target: tuple[Text, ...] = Field(
@@ -162,6 +163,9 @@ class TrainingConfig(Section):
         0, description="coded samples b_s in a step of the server; 0 for the most it has time for"
     )
     evaluations: Count = Field(100, description="evaluations along a run, about")
+    evaluation_samples: CountOrZero = Field(
+        0, description="score models on so many random test rows, where there are many; 0 for all of them"
+    )
     initial_std: NonNegative = Field(
         0.0, le=1e6, description="standard deviation of the entries of the first model; 0 for zeros"
     )

@@ -79,8 +79,10 @@ class _Runner:
         if experiment is None:
             self.observer.on_stage(f"loading {self.config.data.dataset}")
             experiment = build_experiment(self.config)
+        if self.config.learning_rate.scale == "grid":
+            experiment.setting.federation.require_in_memory()
         self.observer.on_stage("solving for the centralised optimum")
-        evaluator = Evaluator(experiment.setting)
+        evaluator = Evaluator(experiment.setting, self.config.training.evaluation_samples or None)
         _ = evaluator.reference
         self.observer.on_ready(experiment, evaluator)
         schemes = [make_scheme(name, self.config.options.get(name)) for name in self.config.schemes]

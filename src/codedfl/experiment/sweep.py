@@ -80,6 +80,8 @@ def _family_key(config: Config) -> Hashable:
         config.fleet,
         training.local_steps,
         training.deadline_s,
+        training.cohort,
+        training.evaluation_samples,
         training.workers,
     )
 
@@ -131,8 +133,10 @@ class _Family:
         began = time.perf_counter()
         self.observer.on_stage(f"loading {self.configs[0].data.dataset}")
         first = build_experiment(self.configs[0])
+        if any(config.learning_rate.scale == "grid" for config in self.configs):
+            first.setting.federation.require_in_memory()
         self.observer.on_stage("solving for the centralised optimum")
-        evaluator = Evaluator(first.setting)
+        evaluator = Evaluator(first.setting, first.config.training.evaluation_samples or None)
         _ = evaluator.reference
         self.observer.on_ready(first, evaluator)
         experiments = [first, *(share_experiment(first, config) for config in self.configs[1:])]

@@ -9,10 +9,8 @@
 #define LINE_BYTES 64
 #define TILE_ROWS 2
 #define TILE_OUTPUTS 5
-#ifndef BLOCK_BYTES
 #define CHUNK_BYTES 4096
 #define BLOCK_BYTES 200000
-#endif
 #define BLOCK_ROWS 64
 
 #define EXPORT __attribute__((visibility("default")))

@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 from sklearn.metrics import r2_score
 
+from codedfl._checks import require_at_least
 from codedfl.arrays import FloatArray
 from codedfl.coding import Gram
-from codedfl.data import Federation
+from codedfl.data import Task
 from codedfl.training.setting import Setting
 
 BLOCK_ROWS = 4096
@@ -39,9 +40,26 @@ class Evaluator:
 
     Args:
         setting: the data.
+        test_samples: so many test rows, drawn at random and the same for all models, stand for all of them; None for all.
     """
 
     setting: Setting
+    test_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.test_samples is not None:
+            require_at_least("training.evaluation_samples", self.test_samples, 1)
+
+    @cached_property
+    def test_data(self) -> tuple[FloatArray, FloatArray]:
+        """Features and labels of the test rows that models are scored on."""
+        federation = self.setting.federation
+        features, labels = federation.test_features, federation.test_labels
+        if self.test_samples is None or self.test_samples >= len(labels):
+            return features, labels
+        rng = self.setting.streams.at("evaluation")
+        rows = np.sort(rng.choice(len(labels), self.test_samples, replace=False))
+        return features[rows], labels[rows]
 
     @property
     def metric(self) -> Literal["accuracy", "r2"]:
@@ -109,19 +127,19 @@ class Evaluator:
 
     def scores(self, *models: FloatArray) -> tuple[float, ...]:
         """Return the test accuracy or R2 of each model, in one pass over the test data."""
-        federation = self.setting.federation
-        stacked = np.hstack(models).astype(federation.features.dtype)
-        predictions = np.split(federation.test_features @ stacked, len(models), axis=1)
-        return tuple(score(federation, prediction) for prediction in predictions)
+        features, labels = self.test_data
+        stacked = np.hstack(models).astype(features.dtype)
+        predictions = np.split(features @ stacked, len(models), axis=1)
+        return tuple(score(self.setting.federation.task, labels, prediction) for prediction in predictions)
 
 
-def score(federation: Federation, predictions: FloatArray) -> float:
+def score(task: Task, labels: FloatArray, predictions: FloatArray) -> float:
     """Return the accuracy of the largest output (classification) or the R2, averaged over outputs (regression)."""
     if not np.isfinite(predictions).all():
         return float("nan")
-    if federation.task == "classification":
-        hits = predictions.argmax(axis=1) == federation.test_labels.argmax(axis=1)
+    if task == "classification":
+        hits = predictions.argmax(axis=1) == labels.argmax(axis=1)
         return float(hits.mean())
     if len(predictions) < 2:
         return float("nan")
-    return float(r2_score(federation.test_labels, predictions))
+    return float(r2_score(labels, predictions))
