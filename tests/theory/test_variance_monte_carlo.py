@@ -18,6 +18,7 @@ from codedfl.schemes import scfl
 from codedfl.streams import Streams
 from codedfl.theory import round_variance
 from codedfl.training import PreparedScheme, Scheme, Setting
+from codedfl.training.lockstep import Standing, advance
 from tests.problems import make_federation, make_setting
 from tests.theory.rounds import round_of, squared_norms, standard_error
 
@@ -81,7 +82,7 @@ def sample_updates(scheme: Scheme, setting: Setting, model: FloatArray, draws: i
     for k in range(draws):
         coded, cost = scheme.upload.prepare(replace(setting, streams=Streams(1000 + k)), plan)
         prepared = PreparedScheme(scheme, setting, plan, scheme.server.plan(setting, coded), coded, cost)
-        updates.append(prepared.aggregate(k, plan.arrivals.attend(k), model, 0.01))
+        updates.append(advance(k, [Standing(prepared, model, 0.01)])[0].update)
     return np.array(updates)
 
 

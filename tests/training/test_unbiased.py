@@ -16,6 +16,7 @@ from codedfl.arrays import FloatArray
 from codedfl.schemes import cfl_fb, codedfedl, scfl
 from codedfl.streams import Streams
 from codedfl.training import CodedSGD, PreparedScheme, Scheme, Setting
+from codedfl.training.lockstep import Standing, advance
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 SIGMAS = 4.5
@@ -40,7 +41,7 @@ def sample_updates(scheme: Scheme, setting: Setting, draws: int, step_size: floa
     for k in range(draws):
         coded, cost = scheme.upload.prepare(replace(setting, streams=Streams(1000 + k)), plan)
         prepared = PreparedScheme(scheme, setting, plan, scheme.server.plan(setting, coded), coded, cost)
-        updates.append(prepared.aggregate(k, plan.arrivals.attend(k), W, step_size))
+        updates.append(advance(k, [Standing(prepared, W, step_size)])[0].update)
     return np.array(updates)
 
 
@@ -126,8 +127,8 @@ def test_two_full_batch_steps_drift_exactly_as_derived() -> None:
     attendance = prepared.device.arrivals.attend(0)
     assert attendance.arrived.all()
     assert (attendance.batch_sizes == setting.federation.samples).all()
-    update = prepared.aggregate(0, attendance, W, 0.05)
-    np.testing.assert_allclose(update, virtual_update(setting, 0.05) + drift(setting, 0.05), rtol=1e-10)
+    (move,) = advance(0, [Standing(prepared, W, 0.05)])
+    np.testing.assert_allclose(move.update, virtual_update(setting, 0.05) + drift(setting, 0.05), rtol=1e-10)
 
 
 def test_two_steps_with_batches_and_stragglers_drift_as_derived_on_average() -> None:

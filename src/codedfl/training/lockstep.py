@@ -56,8 +56,10 @@ class Move:
 def advance(round: int, runs: Sequence[Standing]) -> list[Move]:
     """Compute one round of several runs.
 
-    For each run the outcome is that of `PreparedScheme.aggregate`: exactly for a run that shares nothing, otherwise up to
-    rounding, since products of wider matrices may add up the same terms in another order.
+    The devices whose updates arrive and the server take their steps, in parallel, and the aggregation of each run combines what
+    is its own in the order of the devices. Updates that do not arrive are charged but need no computing. For a run that shares work
+    the outcome is that of the run alone up to rounding, since products of wider matrices may add up the same terms in another
+    order.
 
     Args:
         round: ``k``.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,8 +9,7 @@ import numpy as np
 
 from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData
-from codedfl.fleet import Attendance
-from codedfl.training.aggregation import Aggregation, DeviceUpdate
+from codedfl.training.aggregation import Aggregation
 from codedfl.training.devices import DevicePlan, DeviceWork
 from codedfl.training.server import ServerPlan, ServerWork
 from codedfl.training.setting import Setting
@@ -110,30 +108,3 @@ class PreparedScheme:
     server: ServerPlan | None
     coded: tuple[CodedData, ...]
     upload_cost: UploadCost | None
-
-    def aggregate(self, round: int, attendance: Attendance, model: FloatArray, step_size: float) -> FloatArray:
-        """Return the global update ``g(W_k)`` of one round, given who attends it."""
-        server_update = self.server.update(round, model, step_size) if self.server else None
-        return self.scheme.aggregation.combine(
-            self._device_updates(round, attendance, model, step_size),
-            server_update,
-            self.device.arrivals.probability,
-            self.setting.code.uploading,
-            model,
-        )
-
-    def _device_updates(
-        self, round: int, attendance: Attendance, model: FloatArray, step_size: float
-    ) -> Iterator[DeviceUpdate]:
-        """Compute, in parallel, the updates that arrive; those that do not are charged but need no computing."""
-
-        def update(arrival: tuple[int, int]) -> DeviceUpdate:
-            device, batch_size = arrival
-            # A diverging run overflows until the loop notices; each thread has warnings of its own to silence.
-            with np.errstate(over="ignore", invalid="ignore"):
-                gradient = self.device.update(device, round, batch_size, model, step_size)
-                if attendance.weight != 1.0:
-                    gradient *= gradient.dtype.type(attendance.weight)
-                return device, gradient
-
-        return self.setting.workers.map(update, attendance.arrivals())
