@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
-from typing import TypeVar
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from codedfl.parallel import Workers
 from codedfl.training.aggregation import DeviceUpdate
 from codedfl.training.scheme import PreparedScheme
 from codedfl.training.work import Models
+
+Arrival = tuple[int, int]
+"""The number of a device whose update arrives, and its batch size."""
+
+SHARES_A_WORKER = 2
+"""More would balance better, fewer cost less to hand over."""
 
 HELD_BYTES = 2**29
 """Device updates that are held in memory at the same time; a group of runs that would need more is cut."""
@@ -57,9 +63,9 @@ def advance(round: int, runs: Sequence[Standing]) -> list[Move]:
     """Compute one round of several runs.
 
     The devices whose updates arrive and the server take their steps, in parallel, and the aggregation of each run combines what
-    is its own in the order of the devices. Updates that do not arrive are charged but need no computing. For a run that shares work
-    the outcome is that of the run alone up to rounding, since products of wider matrices may add up the same terms in another
-    order.
+    is its own in the order of the devices. Updates that do not arrive are charged but need no computing. For a run that shares
+    work the outcome is that of the run alone up to rounding, since products of wider matrices may add up the same terms in
+    another order.
 
     Args:
         round: ``k``.
@@ -76,17 +82,16 @@ def advance(round: int, runs: Sequence[Standing]) -> list[Move]:
         for places in _alike(range(len(runs)), lambda place: runs[place].prepared.device.work_key)
         for part in _attending(places, runs, round)
     ]
-    tasks = [partial(group.server_updates, round) for group in server_groups]
+    tasks: list[Callable[[], Any]] = [partial(group.server_updates, round) for group in server_groups]
     for group, attendance in device_groups:
-        tasks += [partial(group.device_updates, round, attendance, *arrival) for arrival in attendance.arrivals()]
+        tasks += [partial(group.device_updates, round, attendance, some) for some in _shares(attendance, workers)]
     results = workers.map(_quietly, tasks)
     server_updates: dict[int, FloatArray] = {}
     for group in server_groups:
         server_updates.update(zip(group.places, next(results), strict=True))
     moves: dict[int, Move] = {}
     for group, attendance in device_groups:
-        arrived = [device for device, _ in attendance.arrivals()]
-        device_updates = zip(arrived, islice(results, len(arrived)), strict=True)
+        device_updates = chain.from_iterable(islice(results, len(_shares(attendance, workers))))
         updates = group.combined(device_updates, [server_updates.get(place) for place in group.places], workers)
         moves.update((place, Move(attendance, update)) for place, update in zip(group.places, updates, strict=True))
         for _ in device_updates:  # those that an aggregation chose to ignore
@@ -100,6 +105,16 @@ def _alike(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list[i
     for place in places:
         groups.setdefault(key(place), []).append(place)
     return list(groups.values())
+
+
+def _shares(attendance: Attendance, workers: Workers) -> list[list[Arrival]]:
+    """Cut the devices whose updates arrive into shares that are handed to workers whole.
+
+    Handing over a single device takes a thread as long as a good part of its work.
+    """
+    arrivals = attendance.arrivals()
+    size = -(-len(arrivals) // (SHARES_A_WORKER * workers.count)) if workers.count > 1 else 1
+    return [arrivals[start : start + size] for start in range(0, len(arrivals), max(size, 1))]
 
 
 def _server_key(run: Standing) -> Hashable:
@@ -147,12 +162,18 @@ class _Group:
         plans = [run.prepared.server for run in self.runs if run.prepared.server]
         return plans[0].work(round).updates(self._models([plan.make_up for plan in plans]))
 
-    def device_updates(self, round: int, attendance: Attendance, device: int, batch_size: int) -> list[FloatArray]:
-        gradients = self.first.device.work(device, round, batch_size).updates(self.on_devices)
-        if attendance.weight != 1.0:
-            for gradient in gradients:
-                gradient *= gradient.dtype.type(attendance.weight)
-        return gradients
+    def device_updates(
+        self, round: int, attendance: Attendance, arrivals: Sequence[Arrival]
+    ) -> list[tuple[int, list[FloatArray]]]:
+        """Return the number of each device and what it sends in each run."""
+        found = []
+        for device, batch_size in arrivals:
+            gradients = self.first.device.work(device, round, batch_size).updates(self.on_devices)
+            if attendance.weight != 1.0:
+                for gradient in gradients:
+                    gradient *= gradient.dtype.type(attendance.weight)
+            found.append((device, gradients))
+        return found
 
     def combined(
         self,
