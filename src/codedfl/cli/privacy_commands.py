@@ -94,7 +94,7 @@ def audit(
 ) -> None:
     """What every device's coded upload reveals: budgets, labels, a reconstruction attack, and what is unsafe."""
     from codedfl.cli.audits import audit_with_progress, print_audit
-    from codedfl.cli.runs import new_run_path
+    from codedfl.cli.runs import results_folder
     from codedfl.errors import InputError
     from codedfl.experiment import load_config
     from codedfl.experiment.audit import write_audit
@@ -118,9 +118,7 @@ def audit(
             set_,
         ),
     )
-    folder = out or new_run_path(f"{Path(settled.data.dataset).stem}-audit")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists and is not empty: give another --out.")
+    folder = results_folder(out, f"{Path(settled.data.dataset).stem}-audit")
     result = audit_with_progress(settled, known_ratio or None)
     write_audit(result, folder)
     if json_:

@@ -30,6 +30,18 @@ def new_run_path(dataset: str) -> Path:
     return path
 
 
+def results_folder(out: Path | None, name: str) -> Path:
+    """Return the folder that results go to: as given, or a new one in ``runs/``.
+
+    Raises:
+        InputError: if it holds anything already, so that nothing is overwritten.
+    """
+    folder = out or new_run_path(name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not empty: give another --out.")
+    return folder
+
+
 def latest_run() -> Path:
     """Return the newest run folder in ``runs/``."""
     found = sorted(RUNS.glob("*/config.toml"), key=lambda file: file.stat().st_mtime)

@@ -56,7 +56,7 @@ def theory(
 ) -> None:
     """Train SCFL and set the theory beside it: bounds by terms, exact variance, where training ends, what privacy costs."""
     from codedfl.cli.progress import ProgressDisplay
-    from codedfl.cli.runs import new_run_path
+    from codedfl.cli.runs import results_folder
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
     from codedfl.errors import InputError
     from codedfl.experiment import load_config
@@ -88,9 +88,7 @@ def theory(
             set_,
         ),
     )
-    folder = out or new_run_path(f"{Path(settled.data.dataset).stem}-theory")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists and is not empty: give another --out.")
+    folder = results_folder(out, f"{Path(settled.data.dataset).stem}-theory")
     stop = StopOnInterrupt()
     with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
         report = run_theory(
