@@ -6,6 +6,8 @@ import argparse
 import json
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -104,6 +106,18 @@ def interleaved(contestants: Mapping[str, Callable[[int], object]], repeats: int
             one(k)
             seconds[name].append(time.perf_counter() - start)
     return {name: values[1:] for name, values in seconds.items()}
+
+
+CASE = ("--case", {"help": "measure one case in this process (used by the script itself)"})
+"""The option with which a benchmark calls itself."""
+
+
+def in_a_process(script: str, case: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a benchmark measure one case in a fresh process, whose memory is its own."""
+    command = [sys.executable, script, "--case", json.dumps(case)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def median(values: Sequence[float]) -> float:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
-import sys
 import time
 from typing import Any
 
 import numpy as np
-from common import read_options, report
+from common import CASE, in_a_process, read_options, report
 
 from codedfl.coding import Rows, compute_gram, encode_all
 from codedfl.parallel import Workers, available_cores, one_blas_thread
@@ -75,26 +73,16 @@ def measure(encoder: str, devices: int, samples: int, dimension: int, coded: int
     }
 
 
-def in_a_process(encoder: str, shape: dict[str, int]) -> dict[str, float]:
-    """Measure in a fresh process, whose peak memory is its own."""
-    command = [sys.executable, __file__, "--case", json.dumps({"encoder": encoder, **shape})]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
-
-
 def main() -> None:
-    options = read_options(
-        __doc__, ("--case", {"help": "measure one case in this process (used by the script itself)"})
-    )
+    options = read_options(__doc__, CASE)
     if options.case:
         print(json.dumps(measure(**json.loads(options.case))))
         return
     rows: list[dict[str, Any]] = []
     for shape in shapes(options.quick):
-        measured = {encoder: in_a_process(encoder, shape) for encoder in ("direct", "gram")}
+        measured = {encoder: in_a_process(__file__, {"encoder": encoder, **shape}) for encoder in ("direct", "gram")}
         if shape["devices"] > 1 or options.quick:
-            measured["whole"] = in_a_process("whole", shape)
+            measured["whole"] = in_a_process(__file__, {"encoder": "whole", **shape})
         for encoder, values in measured.items():
             rows.append(
                 {

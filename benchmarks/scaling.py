@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import engine, interleaved, make_setting, median, read_options, report
+from common import CASE, engine, in_a_process, interleaved, make_setting, median, read_options, report
 
 from codedfl.experiment.build import LARGE_DIMENSION
 from codedfl.parallel import Workers, available_cores, one_blas_thread
@@ -95,9 +93,7 @@ def exponent(values: Sequence[float], times: Sequence[float]) -> float:
 
 
 def main() -> None:
-    options = read_options(
-        __doc__, ("--case", {"help": "measure one case in this process (used by the script itself)"})
-    )
+    options = read_options(__doc__, CASE)
     if options.case:
         print(json.dumps(measure(**json.loads(options.case))))
         return
@@ -106,11 +102,7 @@ def main() -> None:
     for varied, problems in cases(options.quick).items():
         values, times = [], []
         for problem in problems:
-            case = json.dumps({**problem, "rounds": 20 if options.quick else 60})
-            done = subprocess.run(
-                [sys.executable, __file__, "--case", case], stdout=subprocess.PIPE, text=True, check=True
-            )
-            measured = json.loads(done.stdout.splitlines()[-1])
+            measured = in_a_process(__file__, {**problem, "rounds": 20 if options.quick else 60})
             rows.append({"varied": varied, "value": problem[varied], **measured})
             values.append(problem[varied])
             times.append(measured["milliseconds_a_round"])

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 
 from codedfl.arrays import FloatArray
-from codedfl.coding import CodedData
 from codedfl.errors import InputError
 from codedfl.experiment.build import build_experiment
 from codedfl.experiment.comparison import Comparison
@@ -16,8 +15,8 @@ from codedfl.experiment.config import Config
 from codedfl.experiment.observer import Observer
 from codedfl.experiment.run import run
 from codedfl.experiment.summary import plain
+from codedfl.experiment.theory_points import READINGS, Knob, Point, TheoryOfRun
 from codedfl.fleet import AdaptiveBatchArrivals, FixedBatchArrivals
-from codedfl.privacy import mi_dp_bits, noise_variance_for_mi_dp
 from codedfl.schemes import make_scheme
 from codedfl.theory import (
     Constants,
@@ -27,45 +26,15 @@ from codedfl.theory import (
     Reading,
     Round,
     RoundVariance,
-    gap_bound,
-    limit_error,
-    limit_point,
     measure_constants,
-    round_variance,
 )
-from codedfl.training import Callback, InverseProbability, PreparedScheme, Progress, RunResult, Setting
-
-READINGS: tuple[Reading, ...] = ("printed", "corrected")
-Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
+from codedfl.training import Callback, InverseProbability, PreparedScheme, Progress, RunResult
 
 MOST_EXACT_WORK = 2e10
 """Devices times the cube of the dimension up to which the constants of Assumption 1 are exact unless asked for."""
 
 ROOM = 2.0
 """The radius of Assumption 1, in units of the largest model met: local models may be larger than global ones."""
-
-FACTORS = np.geomspace(1 / 16, 16, 9)
-TAUS = (1, 2, 3, 5, 8, 12, 20)
-BUDGETS = 13
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """The theory at one value of a parameter, everything else as configured.
-
-    Args:
-        value: that of the parameter.
-        corrected: the terms of the corrected bound after all rounds, for one sample.
-        printed: the total of the bound as printed.
-        variance: the exact variance of an update with one local step, at ``W_0``.
-        floor: the gap that the coded data leaves, predicted to first order, for one sample; NaN where ``X^T X`` is singular.
-    """
-
-    value: float
-    corrected: dict[str, float]
-    printed: float
-    variance: float
-    floor: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +186,7 @@ def run_theory(
     phi = radius or ROOM * max(norms.largest, float(np.linalg.norm(gram.optimum)))
     exact = constants == "exact" or (constants == "auto" and round.devices * round.dimension**3 <= MOST_EXACT_WORK)
     measured = measure_constants(round.parts, phi, gram=gram, method="exact" if exact else "cheap")
-    theory = _Theory(round, setting, measured, _step_sizes(result), np.asarray(norms.start, np.float64))
+    theory = TheoryOfRun(round, setting, measured, _step_sizes(result), np.asarray(norms.start, np.float64))
     observer.on_stage("evaluating the theory")
     return TheoryReport(
         comparison=comparison,
@@ -296,76 +265,3 @@ class _LargestNorm(Callback):
 
     def on_round(self, progress: Progress) -> None:
         self.largest = max(self.largest, float(np.linalg.norm(progress.state.model)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Theory:
-    """The theory of a round and of rounds like it, with the constants and step sizes of one run."""
-
-    round: Round
-    setting: Setting
-    constants: Constants
-    step_sizes: FloatArray
-    start: FloatArray
-
-    def bound(self, round: Round, reading: Reading) -> GapBound:
-        distance = float(np.linalg.norm(self.start - round.gram.optimum))
-        return gap_bound(round, self.constants, self.step_sizes, distance, reading)
-
-    def variance(self, round: Round, model: FloatArray) -> RoundVariance:
-        return round_variance(round.changed(local_steps=1), model)
-
-    def limit(self, round: Round) -> LimitError | None:
-        try:
-            return limit_error(round, float(self.step_sizes[-1]))
-        except InputError:  # X^T X is singular
-            return None
-
-    def drawn_limit(self, coded: CodedData) -> LimitPoint | None:
-        try:
-            return limit_point(self.round.gram, coded, self.round.device_weight, self.round.coded_gram)
-        except InputError:  # the Hessian that training sees is singular
-            return None
-
-    def point(self, value: float, round: Round) -> Point:
-        m, limit = float(round.samples.sum()), self.limit(round)
-        printed, corrected = (self.bound(round, reading).after(len(self.step_sizes)) for reading in READINGS)
-        return Point(
-            value=value,
-            corrected={name: term / m for name, term in corrected.items()},
-            printed=sum(printed.values()) / m,
-            variance=self.variance(round, self.start).total(),
-            floor=limit.terms()["code_floor"] / m if limit else float("nan"),
-        )
-
-    def sensitivity(self) -> dict[Knob, list[Point]]:
-        round = self.round
-        noise = round.noise_variance if round.total_noise > 0 else np.full(round.devices, 0.1)
-        sizes = sorted({max(1, int(np.rint(factor * round.coded_samples))) for factor in FACTORS})
-        taus = sorted({*TAUS, round.local_steps})
-        fading = [round.arrival_probability**factor for factor in FACTORS]
-        return {
-            "noise_variance": [
-                self.point(float(np.mean(factor * noise)), round.changed(noise_variance=factor * noise))
-                for factor in FACTORS
-            ],
-            "coded_samples": [
-                self.point(float(c), round.changed(coded_samples=c, server_batch=self.setting.server_batch_of(c)))
-                for c in sizes
-            ],
-            "local_steps": [self.point(float(tau), round.changed(local_steps=tau)) for tau in taus],
-            "stragglers": [
-                self.point(float(np.mean(1 - p)), round.changed(arrival_probability=p)) for p in fading if p.min() > 0
-            ],
-        }
-
-    def tradeoff(self) -> list[Point]:
-        """Give every device the same budget, as the bound that holds for all data has it, and look at the cost."""
-        round = self.round
-        middle = float(np.median(round.noise_variance[round.covered])) or 0.1
-        most, least = (mi_dp_bits(round.coded_samples, middle * factor) for factor in (1e-3, 1e3))
-        points = []
-        for bits in np.linspace(least, most, BUDGETS):
-            noise = noise_variance_for_mi_dp(float(bits), round.coded_samples)
-            points.append(self.point(float(bits), round.changed(noise_variance=np.full(round.devices, noise))))
-        return points

@@ -6,7 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from codedfl.experiment.png import new_figure, to_png
-from codedfl.experiment.theory import Knob, Point, TheoryReport
+from codedfl.experiment.theory import TheoryReport
+from codedfl.experiment.theory_points import Knob, Point
 
 DARK, RED, BLUE, GREY = "#333333", "#D55E00", "#0072B2", "#999999"
 

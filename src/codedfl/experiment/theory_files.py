@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from codedfl.experiment.config_files import to_toml
-from codedfl.experiment.theory import READINGS, Point, TheoryReport
+from codedfl.experiment.theory import TheoryReport
+from codedfl.experiment.theory_points import READINGS, Point
 from codedfl.files import write_atomically
 
 
