@@ -83,15 +83,16 @@ def advance(round: int, runs: Sequence[Standing]) -> list[Move]:
         for part in _attending(places, runs, round)
     ]
     tasks: list[Callable[[], Any]] = [partial(group.server_updates, round) for group in server_groups]
-    for group, attendance in device_groups:
-        tasks += [partial(group.device_updates, round, attendance, some) for some in _shares(attendance, workers)]
+    shares = [_shares(attendance, workers) for _, attendance in device_groups]
+    for (group, attendance), parts in zip(device_groups, shares, strict=True):
+        tasks += [partial(group.device_updates, round, attendance, part) for part in parts]
     results = workers.map(_quietly, tasks)
     server_updates: dict[int, FloatArray] = {}
     for group in server_groups:
         server_updates.update(zip(group.places, next(results), strict=True))
     moves: dict[int, Move] = {}
-    for group, attendance in device_groups:
-        device_updates = chain.from_iterable(islice(results, len(_shares(attendance, workers))))
+    for (group, attendance), parts in zip(device_groups, shares, strict=True):
+        device_updates = chain.from_iterable(islice(results, len(parts)))
         updates = group.combined(device_updates, [server_updates.get(place) for place in group.places], workers)
         moves.update((place, Move(attendance, update)) for place, update in zip(group.places, updates, strict=True))
         for _ in device_updates:  # those that an aggregation chose to ignore
