@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -42,7 +42,7 @@ def _blas_libraries() -> ThreadpoolController:
 
 
 class Workers:
-    """A pool of threads that maps in order.
+    """Threads that map in order; the caller is one of them.
 
     Args:
         count: number of threads; with 1 everything runs in the caller's thread.
@@ -56,20 +56,24 @@ class Workers:
     def __init__(self, count: int = 1) -> None:
         require_at_least("workers", count, 1)
         self.count = count
-        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+        self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield ``function(item)`` in the order of ``items``, with at most two results a worker held in memory."""
+        """Yield ``function(item)`` in the order of ``items``, with at most two results a worker held in memory.
+
+        While the result that is due is still in the making, the caller takes over the last item that nobody has begun. A caller
+        that only waited would be one thread more than there are cores, and be woken for every result.
+        """
         if self._pool is None:
             yield from map(function, items)
             return
-        pending: deque[Future[Result]] = deque()
+        pending: deque[_Task[Item, Result]] = deque()
         for item in items:
-            pending.append(self._pool.submit(function, item))
+            pending.append(_Task(self._pool, function, item))
             if len(pending) >= 2 * self.count:
-                yield pending.popleft().result()
+                yield _first(pending)
         while pending:
-            yield pending.popleft().result()
+            yield _first(pending)
 
     def __enter__(self) -> Workers:
         return self
@@ -77,3 +81,40 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown()
+
+
+class _Task(Generic[Item, Result]):
+    """A call that a thread of the pool makes, unless the caller is there first."""
+
+    def __init__(self, pool: ThreadPoolExecutor, function: Callable[[Item], Result], item: Item) -> None:
+        self._future = pool.submit(function, item)
+        self._function, self._item = function, item
+
+    @property
+    def done(self) -> bool:
+        return self._future.done()
+
+    def take_over(self) -> bool:
+        """Make the call here and now, unless it has begun."""
+        if not self._future.cancel():
+            return False
+        self._future = _made(self._function, self._item)
+        return True
+
+    def result(self) -> Result:
+        return self._future.result()
+
+
+def _made(function: Callable[[Item], Result], item: Item) -> Future[Result]:
+    future: Future[Result] = Future()
+    try:
+        future.set_result(function(item))
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+def _first(pending: deque[_Task[Item, Result]]) -> Result:
+    while not pending[0].done and any(task.take_over() for task in reversed(pending)):
+        pass
+    return pending.popleft().result()
