@@ -20,6 +20,7 @@ from codedfl.experiment import (
     run,
     summarise,
     sweep,
+    tune,
 )
 from codedfl.training import Callback, Evaluator, RunResult, Scheme, StepSizeChoice
 from tests.support import StopAfter, small_config
@@ -116,9 +117,9 @@ def test_step_sizes_from_a_grid() -> None:
 def test_other_data_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Config] = []
 
-    def build(config: Config) -> Experiment:
+    def build(config: Config, *, like: Experiment | None = None) -> Experiment:
         built.append(config)
-        return build_experiment(config)
+        return build_experiment(config, like=like)
 
     monkeypatch.setattr(import_module("codedfl.experiment.sweep"), "build_experiment", build)
     configs = [
@@ -129,6 +130,34 @@ def test_other_data_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert built == [configs[0], configs[1], small_config(training__local_steps=2)]
     assert_same(comparisons[3], run(configs[3]))
     assert_same(comparisons[4], run(small_config(training__local_steps=2)))
+
+
+def test_data_that_is_at_hand_is_not_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.2, 0.4]}
+    configs = [small_config(**grid), small_config(training__local_steps=2, fleet__straggler_ratio=0.5, **grid)]
+    expected = sweep(configs)
+    first = build_experiment(small_config(coding__noise_variance=3.0))
+    monkeypatch.setattr("codedfl.experiment.build._build", None)
+    again = sweep(configs, like=first)
+    for comparison, other in zip(again, expected, strict=True):
+        assert_same(comparison, other)
+        assert comparison.setting.federation is first.setting.federation
+        assert [outcome.choice for outcome in comparison.outcomes] == [outcome.choice for outcome in other.outcomes]
+    held_out = first.held_out(small_config().learning_rate.validation_fraction)
+    assert again[0].experiment.held_out(0.15).federation is held_out.federation
+    assert again[1].experiment.held_out(0.15).gram is held_out.gram
+
+
+def test_step_sizes_are_chosen_without_training_with_them() -> None:
+    grid: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.2, 0.4]}
+    configs = [small_config(**grid), small_config(training__local_steps=2, **grid), small_config()]
+    expected = [
+        {outcome.result.scheme.name: outcome.choice for outcome in comparison.outcomes if outcome.choice}
+        for comparison in sweep(configs)
+    ]
+    assert tune(configs) == expected
+    assert expected[0]
+    assert not expected[2]
 
 
 def test_a_run_that_diverges_leaves_the_others_alone() -> None:
@@ -180,7 +209,7 @@ def test_a_scheme_that_cannot_run_is_refused_before_any_other_trains() -> None:
     diary = Diary()
     with pytest.raises(InputError, match="shorter than one round"):
         sweep([small_config(), small_config(training__rounds=0, training__total_time_s=0.5)], observer=diary)
-    assert diary.entries == ["ready"]
+    assert diary.entries == []
 
 
 def test_results_can_be_summarised_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

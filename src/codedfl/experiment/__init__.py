@@ -17,7 +17,7 @@ from codedfl.experiment.observer import Observer
 from codedfl.experiment.predictor import Predictor
 from codedfl.experiment.run import run
 from codedfl.experiment.summary import summarise
-from codedfl.experiment.sweep import sweep
+from codedfl.experiment.sweep import sweep, tune
 
 __all__ = [
     "Comparison",
@@ -36,4 +36,5 @@ __all__ = [
     "summarise",
     "sweep",
     "to_toml",
+    "tune",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ from codedfl.incentive import (
 )
 from codedfl.parallel import Workers, available_cores
 from codedfl.streams import Streams
-from codedfl.training import Code, Setting
+from codedfl.training import Code, Setting, validation_setting
 
 LARGE_DIMENSION = 1000
 """Features from which on threads pay for themselves in the round loop."""
@@ -49,15 +49,30 @@ class Experiment:
         config: where it came from.
         setting: data, fleet, channel and code.
         feature_map: from raw inputs to what the model sees, kept so that a model can be used later.
+        validation: for each fraction of rows that was held out to choose step sizes on, a setting without them; shared by all
+            experiments on the same data.
     """
 
     config: Config
     setting: Setting
     feature_map: FeatureMap
+    validation: dict[float, Setting] = field(default_factory=dict, compare=False, repr=False)
+
+    def held_out(self, fraction: float) -> Setting:
+        """Return the setting in which a fraction of every device's rows is held out as the test set."""
+        if fraction not in self.validation:
+            self.validation[fraction] = validation_setting(self.setting, fraction)
+            _ = self.validation[fraction].known_gram  # so that it is shared
+        first = self.validation[fraction]
+        return self.setting.with_federation(first.federation).sharing_gram(first)
 
 
-def build_experiment(config: Config) -> Experiment:
+def build_experiment(config: Config, *, like: Experiment | None = None) -> Experiment:
     """Load the data and build the setting of a configuration.
+
+    Args:
+        config: the configuration.
+        like: an experiment with the same ``seed``, ``data`` and ``features``, whose rows are taken instead of loading them.
 
     Raises:
         InputError: if data or fleet cannot be read or do not fit together.
@@ -68,8 +83,12 @@ def build_experiment(config: Config) -> Experiment:
         (20, 100)
     """
     streams = Streams(config.seed)
-    folder = is_federation_folder(config.data.dataset)
-    federation, feature_map = _open(config) if folder else _build(config, streams)
+    if like is not None:
+        federation, feature_map = like.setting.federation, like.feature_map
+    elif is_federation_folder(config.data.dataset):
+        federation, feature_map = _open(config)
+    else:
+        federation, feature_map = _build(config, streams)
     fleet = _fleet(config, federation.device_names, streams)
     large = federation.dimension >= LARGE_DIMENSION
     setting = Setting(
@@ -89,7 +108,9 @@ def build_experiment(config: Config) -> Experiment:
         cohort=config.training.cohort or None,
         workers=Workers(config.training.workers or (available_cores() if large else 1)),
     )
-    return Experiment(config, setting, feature_map)
+    if like is None:
+        return Experiment(config, setting, feature_map)
+    return Experiment(config, setting.sharing_gram(like.setting), feature_map, like.validation)
 
 
 def _open(config: Config) -> tuple[Federation, FeatureMap]:

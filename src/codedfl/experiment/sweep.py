@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from codedfl.coding import CodedData
@@ -25,12 +25,15 @@ from codedfl.training import (
     UploadCost,
     choose_step_sizes,
     train_together,
-    validation_setting,
 )
 
 
 def sweep(
-    configs: Sequence[Config], *, observer: Observer | None = None, callbacks: tuple[Callback, ...] = ()
+    configs: Sequence[Config],
+    *,
+    like: Experiment | None = None,
+    observer: Observer | None = None,
+    callbacks: tuple[Callback, ...] = (),
 ) -> list[Comparison]:
     """Run several comparisons, as `run` would one by one, in a fraction of the time.
 
@@ -43,6 +46,7 @@ def sweep(
 
     Args:
         configs: what to compare, and in which settings.
+        like: an experiment on the same data as all configurations, with the same seed, so that it is not loaded again.
         observer: told about progress; runs that are shared are reported once.
         callbacks: added to every run; one that raises `StopTraining` ends the sweep, with the results so far kept.
 
@@ -59,15 +63,45 @@ def sweep(
         >>> quiet["scfl"].final.loss < noisy["scfl"].final.loss, quiet["fedavg"].final == noisy["fedavg"].final
         (True, True)
     """
+    comparisons: dict[int, Comparison] = {}
+    stop = StopTogether()
+    for places, family in _families(configs, like, observer or Observer(), (*callbacks, stop)):
+        comparisons.update(zip(places, family.compare(stop), strict=True))
+    return [comparisons[place] for place in range(len(configs))]
+
+
+def tune(
+    configs: Sequence[Config], *, like: Experiment | None = None, callbacks: tuple[Callback, ...] = ()
+) -> list[dict[str, StepSizeChoice]]:
+    """Choose step sizes as `sweep` does, without training with them.
+
+    Args:
+        configs: the configurations; those whose ``learning_rate.scale`` is a number have nothing to choose.
+        like: as for `sweep`.
+        callbacks: added to every short run.
+
+    Returns:
+        For each configuration the choice of each scheme, by name.
+
+    Raises:
+        InputError: as from `sweep`.
+        StopTraining: if a callback stopped a run.
+    """
+    choices: dict[int, dict[str, StepSizeChoice]] = {}
+    for places, family in _families(configs, like, Observer(), (*callbacks, StopTogether())):
+        choices.update(zip(places, family.choose(), strict=True))
+    return [choices[place] for place in range(len(configs))]
+
+
+def _families(
+    configs: Sequence[Config], like: Experiment | None, observer: Observer, callbacks: tuple[Callback, ...]
+) -> Iterator[tuple[list[int], _Family]]:
+    """Put configurations that share everything but code, schemes and rounds together; with each family, which they are."""
     families: dict[Hashable, list[int]] = {}
     for place, config in enumerate(configs):
         families.setdefault(_family_key(config), []).append(place)
-    comparisons: dict[int, Comparison] = {}
-    stop = StopTogether()
     for places in families.values():
-        family = _Family([configs[place] for place in places], observer or Observer(), (*callbacks, stop), stop)
-        comparisons.update(zip(places, family.compare(), strict=True))
-    return [comparisons[place] for place in range(len(configs))]
+        yield places, _Family([configs[place] for place in places], like, observer, callbacks)
 
 
 def _family_key(config: Config) -> Hashable:
@@ -125,31 +159,37 @@ class _Family:
     """Configurations that share data, fleet and channel."""
 
     def __init__(
-        self, configs: Sequence[Config], observer: Observer, callbacks: tuple[Callback, ...], stop: StopTogether
+        self,
+        configs: Sequence[Config],
+        like: Experiment | None,
+        observer: Observer,
+        callbacks: tuple[Callback, ...],
     ) -> None:
-        self.configs, self.observer, self.callbacks, self.stop = configs, observer, callbacks, stop
-
-    def compare(self) -> list[Comparison]:
-        began = time.perf_counter()
-        self.observer.on_stage(f"loading {self.configs[0].data.dataset}")
-        first = build_experiment(self.configs[0])
-        if any(config.learning_rate.scale == "grid" for config in self.configs):
-            first.setting.federation.require_in_memory()
-        self.observer.on_stage("solving for the centralised optimum")
-        evaluator = Evaluator(first.setting, first.config.training.evaluation_samples or None)
-        _ = evaluator.reference
-        self.observer.on_ready(first, evaluator)
-        experiments = [first, *(share_experiment(first, config) for config in self.configs[1:])]
-        keys: list[dict[str, Hashable]] = []
-        runs: dict[Hashable, _Run] = {}
-        for experiment in experiments:
+        self.observer, self.callbacks = observer, callbacks
+        observer.on_stage(f"loading {configs[0].data.dataset}")
+        self.first = build_experiment(configs[0], like=like)
+        if any(config.learning_rate.scale == "grid" for config in configs):
+            self.first.setting.federation.require_in_memory()
+        self.experiments = [self.first, *(share_experiment(self.first, config) for config in configs[1:])]
+        self.keys: list[dict[str, Hashable]] = []
+        self.runs: dict[Hashable, _Run] = {}
+        for experiment in self.experiments:
             schemes = [make_scheme(name, experiment.config.options.get(name)) for name in experiment.config.schemes]
-            keys.append({scheme.name: _run_key(scheme, experiment) for scheme in schemes})
-            for scheme, key in zip(schemes, keys[-1].values(), strict=True):
-                runs.setdefault(key, _Run(scheme, experiment))
-        for run in runs.values():
+            self.keys.append({scheme.name: _run_key(scheme, experiment) for scheme in schemes})
+            for scheme, key in zip(schemes, self.keys[-1].values(), strict=True):
+                self.runs.setdefault(key, _Run(scheme, experiment))
+        for run in self.runs.values():
             check_rounds(run.config, run.scheme, run.experiment.setting)
-        outcomes = {} if self.stop.stopped else self._outcomes(runs, first.setting, evaluator)
+
+    def compare(self, stop: StopTogether) -> list[Comparison]:
+        began = time.perf_counter()
+        self.observer.on_stage("solving for the centralised optimum")
+        evaluator = Evaluator(self.first.setting, self.first.config.training.evaluation_samples or None)
+        _ = evaluator.reference
+        for experiment in self.experiments:
+            experiment.setting.sharing_gram(self.first.setting)
+        self.observer.on_ready(self.first, evaluator)
+        outcomes = {} if stop.stopped else self._outcomes(evaluator)
         elapsed = time.perf_counter() - began
         return [
             Comparison(
@@ -158,12 +198,17 @@ class _Family:
                 tuple(_in_setting(outcomes[key], experiment.setting) for key in own.values() if key in outcomes),
                 elapsed,
             )
-            for experiment, own in zip(experiments, keys, strict=True)
+            for experiment, own in zip(self.experiments, self.keys, strict=True)
         ]
 
-    def _outcomes(self, runs: dict[Hashable, _Run], setting: Setting, evaluator: Evaluator) -> dict[Hashable, Outcome]:
+    def choose(self) -> list[dict[str, StepSizeChoice]]:
+        choices = self._step_sizes()
+        return [{name: choices[key] for name, key in own.items() if key in choices} for own in self.keys]
+
+    def _outcomes(self, evaluator: Evaluator) -> dict[Hashable, Outcome]:
+        runs = self.runs
         try:
-            choices = self._step_sizes(runs, setting)
+            choices = self._step_sizes()
         except StopTraining:
             return {}
         given = {key: run.config.learning_rate.scale for key, run in runs.items()}
@@ -180,21 +225,20 @@ class _Family:
             outcomes[key] = Outcome(result, scales[key], choices.get(key))
         return outcomes
 
-    def _step_sizes(self, runs: dict[Hashable, _Run], setting: Setting) -> dict[Hashable, StepSizeChoice]:
+    def _step_sizes(self) -> dict[Hashable, StepSizeChoice]:
         """Choose the step sizes of all runs that want one from a grid, on the same held-out rows."""
-        wanted = {key: run for key, run in runs.items() if run.config.learning_rate.scale == "grid"}
-        if not wanted:
-            return {}
-        fractions = {run.config.learning_rate.validation_fraction for run in wanted.values()}
-        held_out = {fraction: validation_setting(setting, fraction) for fraction in fractions}
+        wanted = {key: run for key, run in self.runs.items() if run.config.learning_rate.scale == "grid"}
         preparation, searches = _Preparation(), []
+        held_out: dict[float, Setting] = {}
         for run in wanted.values():
             self.observer.on_stage(f"preparing the search for the step size of {run.scheme.title}")
-            base, own = held_out[run.config.learning_rate.validation_fraction], run.experiment.setting
-            _ = base.gram  # so that it is shared
+            fraction, own = run.config.learning_rate.validation_fraction, run.experiment.setting
+            base = held_out.setdefault(fraction, self.first.held_out(fraction))
             searches.append(
                 search_of(run.config, preparation.of(run.scheme, base.with_code(own.code, own.server_batch)))
             )
+        if not searches:
+            return {}
         self.observer.on_stage(f"choosing {len(searches)} step size(s)")
         choices = dict(zip(wanted, choose_step_sizes(searches, callbacks=self.callbacks), strict=True))
         for key, run in wanted.items():

@@ -167,10 +167,13 @@ class Setting:
 
     def with_code(self, code: Code, server_batch: int | None) -> Setting:
         """Return the same setting with another code and server batch; the Gram matrix is not computed again."""
-        other = replace(self, code=code, server_batch=server_batch)
-        if "gram" in self.__dict__:
-            other.__dict__["gram"] = self.gram
-        return other
+        return replace(self, code=code, server_batch=server_batch).sharing_gram(self)
+
+    def sharing_gram(self, other: Setting) -> Setting:
+        """Take the Gram matrix from a setting on the same data, if it has been computed there."""
+        if "gram" in other.__dict__:
+            self.__dict__["gram"] = other.gram
+        return self
 
     def with_federation(self, federation: Federation) -> Setting:
         """Return the same setting on other data of the same devices."""
