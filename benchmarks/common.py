@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from codedfl._version import __version__
-from codedfl.arrays import FloatArray
+from codedfl.arrays import FloatArray, aligned_empty
 from codedfl.data import Federation
 from codedfl.fleet import Channel, Fleet
 from codedfl.parallel import Workers, available_cores, one_blas_thread
@@ -58,7 +58,8 @@ def make_setting(
     rng = np.random.default_rng(0)
     total = devices * samples
     scale = np.float32(1 / np.sqrt(dimension))
-    X = rng.standard_normal((total, dimension), dtype=np.float32)
+    X = aligned_empty((total, dimension), np.float32)  # as the package allocates it
+    rng.standard_normal(dtype=np.float32, out=X)
     X *= scale
     Y = rng.standard_normal((total, outputs), dtype=np.float32) * scale
     names = tuple(f"device-{i}" for i in range(devices))

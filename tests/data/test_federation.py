@@ -46,7 +46,7 @@ def test_rows_are_mapped_into_the_order_of_devices() -> None:
         features, labels = federation.device(i)
         np.testing.assert_allclose(features, fitted.transform(data.features)[part], rtol=1e-5)
         np.testing.assert_array_equal(labels, data.targets[part])
-        assert features.base is federation.features
+        assert np.shares_memory(features, federation.features)
         assert features.flags.c_contiguous
     np.testing.assert_array_equal(federation.test_labels, data.test_targets)
     assert federation.features.dtype == federation.labels.dtype == np.float32

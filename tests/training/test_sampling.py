@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from codedfl.streams import Streams
-from codedfl.training import bernoulli_batches
+from codedfl.training import bernoulli_batches, sampling
 from codedfl.training.sampling import sample_batches
 
 
@@ -53,3 +53,21 @@ def test_a_stream_by_its_address_gives_the_batches_of_its_generator(batch: int) 
     for a, b in zip(by_address, by_generator, strict=True):
         assert (a is None) == (b is None)
         assert a is None or a.tolist() == (b.tolist() if b is not None else None)
+
+
+def test_batches_are_drawn_once_and_only_when_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def counting(rng: np.random.Generator, samples: int, batch_size: int, steps: int) -> list[sampling.Batch]:
+        drawn.append(samples)
+        return bernoulli_batches(rng, samples, batch_size, steps)
+
+    monkeypatch.setattr(sampling, "bernoulli_batches", counting)
+    batches = sample_batches(Streams(5), "batch", 50, 17, 4)
+    assert len(batches) == 4
+    assert not drawn
+    assert batches[-1] is batches[3]
+    assert [batch is batches[u] for u, batch in enumerate(batches[1:3], start=1)] == [True, True]
+    with pytest.raises(IndexError):
+        batches[4]
+    assert drawn == [50]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from codedfl.training import accumulate_gradients
-from codedfl.training.steps import Batches
 from tests.reference.algorithm1 import local_train
 
 RNG = np.random.default_rng(0)
@@ -80,18 +79,6 @@ def test_models_side_by_side_train_as_they_would_alone() -> None:
         X, Y, np.hstack(models), rows, scale=1.5, step_size=np.repeat(steps, 2), make_up=np.repeat(noises, 2)
     )
     np.testing.assert_allclose(together, np.hstack(alone), rtol=1e-12)
-
-
-def test_joined_batches_train_as_a_list_of_them_does() -> None:
-    batches = [np.array([0, 3, 8]), np.array([], dtype=np.int64), np.array([1])]
-    joined = Batches.joined(batches)
-    assert len(joined) == 3
-    assert [batch.tolist() for batch in joined] == [[0, 3, 8], [], [1]]
-    assert joined[-1].tolist() == [1]
-    assert [batch.tolist() for batch in joined[1:]] == [[], [1]]
-    one = accumulate_gradients(X, Y, W, joined, scale=1.5, step_size=0.1, make_up=0.3)
-    other = accumulate_gradients(X, Y, W, batches, scale=1.5, step_size=0.1, make_up=0.3)
-    assert np.array_equal(one, other)
 
 
 def test_a_batch_of_nothing_moves_by_the_make_up_term_alone() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 
 from codedfl._checks import require_at_least, require_non_negative
-from codedfl.arrays import FloatArray
+from codedfl.arrays import FloatArray, aligned_empty
 from codedfl.coding.encoder import CODED_BLOCK, CodedData, gaussian
 from codedfl.coding.gram import Gram
 
@@ -52,7 +52,7 @@ def sample_coded(
     size, d = len(gram.matrix), gram.dimension
     noise = np.repeat([noise_variance, label_noise_variance], [d, size - d])
     factor = covariance_factor(gram.matrix + np.diag(noise)).astype(dtype)
-    features = np.empty((coded_samples, d), dtype)
+    features = aligned_empty((coded_samples, d), dtype)
     labels = np.empty((coded_samples, size - d), dtype)
     for start in range(0, coded_samples, CODED_BLOCK):
         part = slice(start, min(start + CODED_BLOCK, coded_samples))

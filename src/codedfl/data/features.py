@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codedfl._checks import require_at_least, require_finite
-from codedfl.arrays import FloatArray, IntArray
+from codedfl.arrays import FloatArray, IntArray, aligned_empty
 from codedfl.data._blocks import row_blocks
 from codedfl.errors import InputError
 
@@ -82,7 +82,7 @@ class FeatureMap:
                 f"the raw inputs have shape {raw.shape}, but this feature map takes {self.input_dimension} columns."
             )
         count = len(raw) if rows is None else len(rows)
-        features: FloatArray = np.empty((count, self.dimension), dtype=dtype)
+        features = aligned_empty((count, self.dimension), dtype)
         mapped = features[:, :-1] if self.intercept else features
         for block in row_blocks(count, max(self.dimension, self.input_dimension)):
             inputs = raw[block] if rows is None else raw[rows[block]]

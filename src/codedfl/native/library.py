@@ -9,17 +9,13 @@ from pathlib import Path
 
 LIBRARY = Path(__file__).resolve().parent / "_kernel.so"
 
-VERSION = 1
+VERSION = 2
 """Must equal ``kernel_version`` in kernel.c."""
 
-_SIZE, _REAL, _WORD, _ARRAY = ctypes.c_int64, ctypes.c_double, ctypes.c_uint64, ctypes.c_void_p
-_DATA, _MODEL, _BATCHES = [_ARRAY, _ARRAY, _SIZE, _SIZE, _SIZE], [_ARRAY], [_ARRAY, _SIZE, _ARRAY, _SIZE]
-_ACCUMULATE = [*_DATA, *_MODEL, *_BATCHES, _REAL, _REAL, _REAL, _ARRAY, _ARRAY]
+_SIZE, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 _ARGUMENTS = {
-    "accumulate_float32": _ACCUMULATE,
-    "accumulate_float64": _ACCUMULATE,
-    "sample": [_WORD, _WORD, _WORD, _WORD, _SIZE, ctypes.c_float, _SIZE, _ARRAY, _SIZE, _ARRAY],
-    "workspace_size": [_SIZE, _SIZE, _SIZE],
+    "take_steps": [_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _ADDRESS],
+    "workspace_bytes": [_ADDRESS, _SIZE],
 }
 
 

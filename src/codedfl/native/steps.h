@@ -1,4 +1,5 @@
-/* All gradient steps of one device, for numbers of type REAL. Included by kernel.c once for each type and kind of processor.
+/* All gradient steps of a device or the server, for numbers of type REAL. Included by kernel.c once for each type and kind of
+   processor.
 
    Step u computes g = scale * X_S^T (X_S W_u - Y_S) - make_up * W_u on the sampled rows S, adds g to the total, and moves to
    W_{u+1} = W_0 - step * total.
@@ -138,18 +139,19 @@ INLINE void NAME(backward)(const REAL *const *x, long rows, long start, long sto
     }
 }
 
-/* Rows ends[u] to ends[u + 1] of ``rows`` are the batch of step u. The workspace starts on a cache line. */
-TARGET static void NAME(accumulate)(const REAL *X, const REAL *Y, long d, long o, const REAL *model, const int64_t *rows,
-                                    const int64_t *ends, long steps, double scale, double step, double make_up, REAL *total,
-                                    REAL *workspace) {
+/* All steps of one model; ``total`` becomes the sum of the gradients. The workspace starts on a cache line. */
+TARGET static void NAME(accumulate)(const party *p, const model *model, const int64_t *rows, const int64_t *ends, void *total,
+                                    void *workspace) {
+    const REAL *X = p->X, *Y = p->Y;
+    const long d = p->d, o = p->o, steps = p->steps;
     const long whole = d / LINE * LINE, stop = (d + LINE - 1) / LINE * LINE, width = padded(d, LINE), size = o * width;
     const long most = clamp(BLOCK_BYTES / (d * (long)sizeof(REAL)) / TILE_ROWS * TILE_ROWS, 2 * TILE_ROWS, BLOCK_ROWS);
     REAL *start = workspace, *next = start + size, *sum = next + size, *tails = sum + size, *r = tails + BLOCK_ROWS * LINE;
-    NAME(models) m = {width, o, start, start, next, sum, (REAL)step, (REAL)make_up};
+    NAME(models) m = {width, o, start, start, next, sum, (REAL)model->step, (REAL)model->make_up};
     const REAL *x[BLOCK_ROWS], *tail[BLOCK_ROWS], *ahead[BLOCK_ROWS]; /* tail: columns that do not fill a cache line, copied */
     memset(sum, 0, (size + BLOCK_ROWS * LINE) * sizeof(REAL));
     for (long j = 0; j < o; j++) memset(start + j * width + whole, 0, (stop - whole) * sizeof(REAL));
-    NAME(transpose)(model, o, d, o, start, width);
+    NAME(transpose)(model->start, o, d, o, start, width);
     for (long u = 0; u < steps; u++, m.now = next) {
         long first = ends[u], n;
         do {
@@ -169,7 +171,7 @@ TARGET static void NAME(accumulate)(const REAL *X, const REAL *Y, long d, long o
             }
             NAME(forward)(x, n, 0, whole, r, &m, ahead, half);
             NAME(forward)(tail, n, whole, stop, r, &m, ahead, 0);
-            for (long i = 0; i < n * o; i++) r[i] *= (REAL)scale;
+            for (long i = 0; i < n * o; i++) r[i] *= (REAL)p->scale;
             NAME(backward)(x, n, 0, whole, r, &m, last, ahead + half, to_come - half);
             NAME(backward)(tail, n, whole, stop, r, &m, last, ahead, 0);
             first += n;

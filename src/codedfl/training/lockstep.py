@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import chain, islice
-from typing import Any, TypeVar
+from itertools import chain
 
 import numpy as np
 
@@ -19,13 +17,10 @@ from codedfl.fleet import Attendance
 from codedfl.parallel import Workers
 from codedfl.training.aggregation import DeviceUpdate
 from codedfl.training.scheme import PreparedScheme
-from codedfl.training.work import Models
+from codedfl.training.work import Models, Party, take_steps
 
-Arrival = tuple[int, int]
-"""The number of a device whose update arrives, and its batch size."""
-
-SHARES_A_WORKER = 2
-"""More would balance better, fewer cost less to hand over."""
+DeviceUpdates = tuple[int, list[FloatArray]]
+"""The number of a device and what it sends in each run."""
 
 HELD_BYTES = 2**29
 """Device updates that are held in memory at the same time; a group of runs that would need more is cut."""
@@ -82,19 +77,21 @@ def advance(round: int, runs: Sequence[Standing]) -> list[Move]:
         for places in _alike(range(len(runs)), lambda place: runs[place].prepared.device.work_key)
         for part in _attending(places, runs, round)
     ]
-    tasks: list[Callable[[], Any]] = [partial(group.server_updates, round) for group in server_groups]
-    shares = [_shares(attendance, workers) for _, attendance in device_groups]
-    for (group, attendance), parts in zip(device_groups, shares, strict=True):
-        tasks += [partial(group.device_updates, round, attendance, part) for part in parts]
-    results = workers.map(_quietly, tasks)
+    arrivals = [attendance.arrivals() for _, attendance in device_groups]
+    parties = chain(
+        (group.server_party(round) for group in server_groups),
+        *(group.device_parties(round, own) for (group, _), own in zip(device_groups, arrivals, strict=True)),
+    )
+    updates = take_steps(parties, workers)
     server_updates: dict[int, FloatArray] = {}
     for group in server_groups:
-        server_updates.update(zip(group.places, next(results), strict=True))
+        server_updates.update(zip(group.places, next(updates), strict=True))
     moves: dict[int, Move] = {}
-    for (group, attendance), parts in zip(device_groups, shares, strict=True):
-        device_updates = chain.from_iterable(islice(results, len(parts)))
-        updates = group.combined(device_updates, [server_updates.get(place) for place in group.places], workers)
-        moves.update((place, Move(attendance, update)) for place, update in zip(group.places, updates, strict=True))
+    for (group, attendance), own in zip(device_groups, arrivals, strict=True):
+        devices = (device for device, _ in own)  # first in the zip, which therefore takes no update of the next group
+        device_updates = _weighted(zip(devices, updates, strict=False), attendance.weight)
+        combined = group.combined(device_updates, [server_updates.get(place) for place in group.places], workers)
+        moves.update((place, Move(attendance, update)) for place, update in zip(group.places, combined, strict=True))
         for _ in device_updates:  # those that an aggregation chose to ignore
             pass
     return [moves[place] for place in range(len(runs))]
@@ -108,14 +105,13 @@ def _alike(places: Iterable[int], key: Callable[[int], Hashable]) -> list[list[i
     return list(groups.values())
 
 
-def _shares(attendance: Attendance, workers: Workers) -> list[list[Arrival]]:
-    """Cut the devices whose updates arrive into shares that are handed to workers whole.
-
-    Handing over a single device takes a thread as long as a good part of its work.
-    """
-    arrivals = attendance.arrivals()
-    size = -(-len(arrivals) // (SHARES_A_WORKER * workers.count)) if workers.count > 1 else 1
-    return [arrivals[start : start + size] for start in range(0, len(arrivals), max(size, 1))]
+def _weighted(device_updates: Iterable[DeviceUpdates], weight: float) -> Iterator[DeviceUpdates]:
+    """Multiply updates by what they count for, in place."""
+    for device, updates in device_updates:
+        if weight != 1.0:
+            for update in updates:
+                update *= update.dtype.type(weight)
+        yield device, updates
 
 
 def _server_key(run: Standing) -> Hashable:
@@ -129,15 +125,6 @@ def _attending(places: list[int], runs: Sequence[Standing], round: int) -> list[
     held_for_one = max(int(attendance.arrived.sum()), 1) * first.model.nbytes
     size = max(HELD_BYTES // held_for_one, 1)
     return [(_Group(places[start : start + size], runs), attendance) for start in range(0, len(places), size)]
-
-
-Result = TypeVar("Result")
-
-
-def _quietly(task: Callable[[], Result]) -> Result:
-    # A diverging run overflows until the loop notices; each thread has warnings of its own to silence.
-    with np.errstate(over="ignore", invalid="ignore"):
-        return task()
 
 
 class _Group:
@@ -155,30 +142,19 @@ class _Group:
     def _models(self, make_ups: Sequence[float]) -> Models:
         return Models([run.model for run in self.runs], [run.step_size for run in self.runs], make_ups)
 
-    @cached_property
-    def on_devices(self) -> Models:
-        return self._models([0.0] * len(self.runs))
-
-    def server_updates(self, round: int) -> list[FloatArray]:
+    def server_party(self, round: int) -> Party:
         plans = [run.prepared.server for run in self.runs if run.prepared.server]
-        return plans[0].work(round).updates(self._models([plan.make_up for plan in plans]))
+        return plans[0].work(round), self._models([plan.make_up for plan in plans])
 
-    def device_updates(
-        self, round: int, attendance: Attendance, arrivals: Sequence[Arrival]
-    ) -> list[tuple[int, list[FloatArray]]]:
-        """Return the number of each device and what it sends in each run."""
-        found = []
+    def device_parties(self, round: int, arrivals: Iterable[tuple[int, int]]) -> Iterator[Party]:
+        """Yield what the devices of these numbers and batch sizes have to do."""
+        models = self._models([0.0] * len(self.runs))
         for device, batch_size in arrivals:
-            gradients = self.first.device.work(device, round, batch_size).updates(self.on_devices)
-            if attendance.weight != 1.0:
-                for gradient in gradients:
-                    gradient *= gradient.dtype.type(attendance.weight)
-            found.append((device, gradients))
-        return found
+            yield self.first.device.work(device, round, batch_size), models
 
     def combined(
         self,
-        device_updates: Iterable[tuple[int, list[FloatArray]]],
+        device_updates: Iterable[DeviceUpdates],
         server_updates: Sequence[FloatArray | None],
         workers: Workers,
     ) -> Iterator[FloatArray]:
@@ -188,7 +164,8 @@ class _Group:
 
         def combine(r: int) -> FloatArray:
             own = ((device, updates[r]) for device, updates in device_updates)
-            return _quietly(partial(_combined, self.runs[r], own, server_updates[r]))
+            with np.errstate(over="ignore", invalid="ignore"):  # a diverging run overflows until the loop notices
+                return _combined(self.runs[r], own, server_updates[r])
 
         return workers.map(combine, range(len(self.runs))) if len(self.runs) > 1 else iter([combine(0)])
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import SupportsIndex, overload
 
 import numpy as np
 
 from codedfl import native
+from codedfl.arrays import IntArray
 from codedfl.streams import Streams
-from codedfl.training.steps import Batch, Batches
+
+Batch = IntArray | None
+"""Indices of the sampled rows; None for all rows."""
 
 
 def sample_batches(
@@ -29,9 +35,45 @@ def sample_batches(
         >>> all(np.array_equal(a, b) for a, b in zip(batches, same, strict=True))
         True
     """
-    if batch_size < samples and native.available():
-        return Batches(*native.sample(streams.key(purpose), device, round, samples, batch_size, steps))
-    return bernoulli_batches(streams.at(purpose, device=device, round=round), samples, batch_size, steps)
+    if batch_size >= samples:
+        return [None] * steps
+    return BernoulliBatches(streams, purpose, samples, batch_size, steps, device, round)
+
+
+@dataclass(eq=False)
+class BernoulliBatches(Sequence[Batch]):
+    """Batches that are drawn when they are looked at: the compiled kernel draws them itself."""
+
+    streams: Streams
+    purpose: str
+    samples: int
+    batch_size: int
+    steps: int
+    device: int
+    round: int
+
+    @property
+    def draws(self) -> native.Draws:
+        """How the kernel draws these batches."""
+        key, probability = self.streams.key(self.purpose), self.batch_size / self.samples
+        return native.Draws(key, self.device, self.round, probability, self.steps)
+
+    @cached_property
+    def _drawn(self) -> list[Batch]:
+        rng = self.streams.at(self.purpose, device=self.device, round=self.round)
+        return bernoulli_batches(rng, self.samples, self.batch_size, self.steps)
+
+    def __len__(self) -> int:
+        return self.steps
+
+    @overload
+    def __getitem__(self, step: SupportsIndex) -> Batch: ...
+
+    @overload
+    def __getitem__(self, step: slice) -> Sequence[Batch]: ...
+
+    def __getitem__(self, step: SupportsIndex | slice) -> Batch | Sequence[Batch]:
+        return self._drawn[step]
 
 
 def bernoulli_batches(rng: np.random.Generator, samples: int, batch_size: int, steps: int) -> list[Batch]:

@@ -4,58 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self, SupportsIndex, overload
 
 import numpy as np
 
 from codedfl import native
 from codedfl.arrays import FloatArray, IntArray
-
-Batch = IntArray | None
-"""Indices of the sampled rows; None for all rows."""
+from codedfl.training.sampling import Batch, BernoulliBatches
 
 PerColumn = float | FloatArray
 """One number for all columns of a model, or one for each, (columns,)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Batches(Sequence[IntArray]):
-    """The batches of several steps, one after the other in one array.
-
-    Args:
-        rows: indices of the sampled rows of all steps.
-        ends: where batches end; that of step ``u`` is ``rows[ends[u] : ends[u + 1]]``.
-
-    Example:
-        >>> list(Batches.joined([np.array([3, 4]), np.array([1])]))
-        [array([3, 4]), array([1])]
-    """
-
-    rows: IntArray
-    ends: IntArray
-
-    @classmethod
-    def joined(cls, batches: Sequence[IntArray]) -> Self:
-        """Join batches into one array."""
-        ends = np.zeros(len(batches) + 1, np.int64)
-        np.cumsum([batch.size for batch in batches], out=ends[1:])
-        return cls(np.concatenate(batches, dtype=np.int64), ends)
-
-    def __len__(self) -> int:
-        return self.ends.size - 1
-
-    @overload
-    def __getitem__(self, step: SupportsIndex) -> IntArray: ...
-
-    @overload
-    def __getitem__(self, step: slice) -> Sequence[IntArray]: ...
-
-    def __getitem__(self, step: SupportsIndex | slice) -> IntArray | Sequence[IntArray]:
-        if isinstance(step, slice):
-            return [self[u] for u in range(*step.indices(len(self)))]
-        u = range(len(self))[step]
-        return self.rows[self.ends[u] : self.ends[u + 1]]
 
 
 def accumulate_gradients(
@@ -96,40 +53,27 @@ def accumulate_gradients(
         >>> accumulate_gradients(X, Y, np.zeros((1, 2)), [None, None], scale=1.0, step_size=np.array([0.1, 0.2]))
         array([[-7.5, -5. ]])
     """
-    joined = _for_kernel(features, labels, model, batches, step_size, make_up)
-    if joined is None:
-        return _with_numpy(features, labels, model, batches, scale, step_size, make_up)
-    return native.accumulate(
-        features,
-        labels,
-        model,
-        joined.rows,
-        joined.ends,
-        scale=scale,
-        step_size=float(step_size),
-        make_up=float(make_up),
-    )
-
-
-def _for_kernel(
-    features: FloatArray,
-    labels: FloatArray,
-    model: FloatArray,
-    batches: Sequence[Batch],
-    step_size: PerColumn,
-    make_up: PerColumn,
-) -> Batches | None:
-    """Return the batches joined, if the compiled kernel is there and made for such steps; it takes one sampled model."""
+    sampled = for_kernel(batches, len(features))
     if (
-        isinstance(step_size, np.ndarray)
+        sampled is None
+        or isinstance(step_size, np.ndarray)
         or isinstance(make_up, np.ndarray)
         or not native.suits(features, labels, model)
     ):
-        return None
-    if isinstance(batches, Batches):
-        return batches
+        return _with_numpy(features, labels, model, batches, scale, step_size, make_up)
+    party = native.Party(features, labels, sampled, scale, [native.Model(model, step_size, make_up)])
+    steps = native.Steps([party])
+    steps.take()
+    total: FloatArray = steps.totals[0][0]
+    return total
+
+
+def for_kernel(batches: Sequence[Batch], samples: int) -> native.Draws | list[IntArray] | None:
+    """Return batches of so many rows as the compiled kernel takes them; None if there are none, or if one is all rows."""
+    if isinstance(batches, BernoulliBatches) and batches.samples == samples:
+        return batches.draws
     sampled = [batch for batch in batches if batch is not None]
-    return Batches.joined(sampled) if 0 < len(sampled) == len(batches) else None
+    return sampled if 0 < len(sampled) == len(batches) else None
 
 
 def _with_numpy(
