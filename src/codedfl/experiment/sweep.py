@@ -99,12 +99,12 @@ def _families(
     """Put configurations that share everything but code, schemes and rounds together; with each family, which they are."""
     families: dict[Hashable, list[int]] = {}
     for place, config in enumerate(configs):
-        families.setdefault(_family_key(config), []).append(place)
+        families.setdefault(family_key(config), []).append(place)
     for places in families.values():
         yield places, _Family([configs[place] for place in places], like, observer, callbacks)
 
 
-def _family_key(config: Config) -> Hashable:
+def family_key(config: Config) -> Hashable:
     """Return all that data, fleet, channel and clock of a round depend on."""
     training = config.training
     return (

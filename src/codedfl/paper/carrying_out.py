@@ -1,0 +1,108 @@
+"""Carrying out all runs that figures ask for: first their step sizes, then the training, in parallel and kept as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from codedfl.experiment import Config
+from codedfl.paper.cache import Cache
+from codedfl.paper.jobs import Job, Kind, carry_out, plan_jobs, read_choice
+from codedfl.paper.runs import Record, Run, content_key, with_scale, with_seed
+from codedfl.paper.setups import Scope
+from codedfl.training import StepSizeChoice
+
+
+class Watcher:
+    """Someone who is told how far it is; this one does nothing about it."""
+
+    def on_plan(self, stage: str, cost: float, cached: int, runs: int) -> None:
+        """Run before a stage, with what its jobs will cost and how many of its runs are there already."""
+
+    def on_job(self, title: str, cost: float) -> None:
+        """Run after each job."""
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """The records of runs.
+
+    Args:
+        seeds: of the repetitions.
+        records: those of each run, one a seed.
+        choices: how the step size of each run was chosen, on the first seed.
+    """
+
+    seeds: tuple[int, ...]
+    records: Mapping[Run, tuple[Record, ...]]
+    choices: Mapping[Run, StepSizeChoice]
+
+    def of(self, runs: Iterable[Run]) -> Outcomes:
+        """Return the records of some of the runs."""
+        wanted = list(runs)
+        return Outcomes(
+            self.seeds, {run: self.records[run] for run in wanted}, {run: self.choices[run] for run in wanted}
+        )
+
+
+@dataclass(frozen=True)
+class Means:
+    """With what runs are carried out.
+
+    Args:
+        cache: where outcomes are kept.
+        data_dir: where the datasets are; empty for the usual place.
+        processes: how many at a time; -1 for one a core, or for all that a cluster has.
+        watcher: told of progress.
+    """
+
+    cache: Cache
+    data_dir: str = ""
+    processes: int = -1
+    watcher: Watcher = field(default_factory=Watcher)
+
+    def carry_out(self, runs: Sequence[Run], scope: Scope) -> Outcomes:
+        """Carry out all runs for all seeds, but for those whose outcome is known.
+
+        The step size of a run is chosen on the first seed and used for all of them.
+        """
+        runs = list(dict.fromkeys(runs))
+        searches = [with_seed(run.config, scope.seeds[0]) for run in runs]
+        choices = [read_choice(values) for values in self._outcomes("tune", searches)]
+        trainings = [
+            with_seed(with_scale(run.config, choice.scale), seed)
+            for run, choice in zip(runs, choices, strict=True)
+            for seed in scope.seeds
+        ]
+        records = iter([Record.from_dict(values) for values in self._outcomes("train", trainings)])
+        return Outcomes(
+            scope.seeds,
+            {run: tuple(next(records) for _ in scope.seeds) for run in runs},
+            dict(zip(runs, choices, strict=True)),
+        )
+
+    def _outcomes(self, kind: Kind, configs: Sequence[Config]) -> list[Any]:
+        keys = [content_key(kind, config) for config in configs]
+        wanted = dict(zip(keys, configs, strict=True))
+        known = {key: self.cache.get(key) for key in wanted}
+        missing = {key: config for key, config in wanted.items() if known[key] is None}
+        jobs = plan_jobs(kind, missing)
+        self.watcher.on_plan(kind, sum(job.cost for job in jobs), len(wanted) - len(missing), len(wanted))
+        for job, found in self._parallel(jobs):
+            for key, outcome in found.items():
+                self.cache.put(key, outcome)
+            known.update(found)
+            self.watcher.on_job(job.title, job.cost)
+        return [known[key] for key in keys]
+
+    def _parallel(self, jobs: Sequence[Job]) -> Iterable[tuple[Job, dict[str, Any]]]:
+        """Yield jobs with their outcomes as they come."""
+        if not jobs:
+            return
+        parallel = Parallel(n_jobs=self.processes, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+        by_key = {key: job for job in jobs for key in job.runs}
+        for found in parallel(delayed(carry_out)(job.kind, job.plain_runs(), self.data_dir) for job in jobs):
+            yield by_key[next(iter(found))], found

@@ -1,0 +1,161 @@
+"""Pictures of the figures, from their tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
+
+from codedfl.experiment.figure import COLOURS
+from codedfl.experiment.png import new_figure
+from codedfl.paper.setups import CIFAR10, DIGITS, MNIST
+from codedfl.paper.tables import Table, Tables, Value
+
+TITLES = {setup.name: setup.title for setup in (MNIST, CIFAR10, DIGITS)}
+
+LINE_COLOURS = {
+    "SCFL": COLOURS["scfl"],
+    "SCFL (b=32)": COLOURS["scfl-fixed"],
+    "FedAvg": COLOURS["fedavg"],
+    "DP-CFL": COLOURS["dp-cfl"],
+    "CodedFedL": COLOURS["codedfedl"],
+    "CodedFedL, no noise": "#7BC8A4",
+    "SCFL, contract": COLOURS["scfl"],
+    "SCFL, Stackelberg": "#D55E00",
+    "no incentive (FedAvg)": COLOURS["fedavg"],
+}
+OTHER_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+MARKERS = "osD^vP"
+PANEL_WIDTH, HEIGHT = 4.6, 3.7
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A horizontal axis.
+
+    Args:
+        title: what is on it.
+        percent: whether it counts shares.
+        logarithmic: whether equal ratios are equal distances.
+        column: the column of the table that it shows.
+    """
+
+    title: str
+    percent: bool = False
+    logarithmic: bool = False
+    column: str = "x"
+
+
+def line_figure(axis: Axis) -> Callable[[Tables], Figure]:
+    """Return what draws mean accuracy with its 95% interval, a panel for each task and a line for each series."""
+
+    def draw(tables: Tables) -> Figure:
+        summary = tables["summary"]
+        panels = summary.distinct("panel")
+        figure = new_figure(PANEL_WIDTH * len(panels) + 0.4, HEIGHT)
+        for axes, panel in zip(_row(figure, len(panels)), panels, strict=True):
+            draw_lines(axes, summary.where(panel=panel), axis, markers=True)
+            axes.set_title(TITLES.get(str(panel), str(panel)), loc="left", fontsize=11)
+        return figure
+
+    return draw
+
+
+def draw_curves(tables: Tables) -> Figure:
+    """Draw learning curves: a row for each clock, a column for each task."""
+    table = tables["mean-curves"]
+    panels = table.distinct("panel")
+    clocks = (
+        Axis("simulated training time (s), the paper's clock", column="time_s"),
+        Axis("simulated time with encoding and coded upload charged (s)", column="charged_s"),
+    )
+    figure = new_figure(PANEL_WIDTH * len(panels) + 0.4, HEIGHT * len(clocks))
+    for row, axis in enumerate(clocks):
+        for place, panel in enumerate(panels):
+            axes = figure.add_subplot(len(clocks), len(panels), row * len(panels) + place + 1)
+            draw_lines(axes, table.where(panel=panel), axis, markers=False)
+            axes.set_ylim(*_limits([float(r["mean"]) for r in table.where(panel=panel) if _late(table, r)]))
+            if row == 0:
+                axes.set_title(TITLES.get(str(panel), str(panel)), loc="left", fontsize=11)
+    return figure
+
+
+def draw_incentive(tables: Tables) -> Figure:
+    """Draw the utility of contract items for some devices, and accuracy against reward with few and with many stragglers."""
+    from codedfl.paper.fig_incentive import SHOWN_DEVICES
+
+    summary, menu = tables["summary"], tables["menu"]
+    panels = summary.distinct("panel")
+    figure = new_figure(PANEL_WIDTH * (1 + len(panels)), HEIGHT)
+    first, *others = _row(figure, 1 + len(panels))
+    for colour, marker, device in zip(OTHER_COLOURS, MARKERS, SHOWN_DEVICES, strict=False):
+        own = menu.where(device=device)
+        items, utilities = own.column("item"), own.column("utility")
+        first.plot(items, utilities, color=colour, label=f"device {device}")
+        first.plot([device], [utilities[device - 1]], marker, color=colour)
+    first.set_xlabel("contract item")
+    first.set_ylabel("utility of the device")
+    first.set_title("(a) each device's own item is marked", loc="left", fontsize=11)
+    _finish(first)
+    for letter, axes, panel in zip("bc", others, panels, strict=True):
+        draw_lines(axes, summary.where(panel=panel), Axis("total reward"), markers=True)
+        axes.set_title(f"({letter}) {panel}", loc="left", fontsize=11)
+    return figure
+
+
+def draw_lines(axes: Axes, table: Table, axis: Axis, *, markers: bool, title: str = "test accuracy") -> None:
+    """Draw the columns mean, low and high of a table, a line for each series."""
+    for place, series in enumerate(table.distinct("series")):
+        own = table.where(series=series)
+        order = own.column(axis.column).argsort()
+        x, mean, low, high = (own.column(name)[order] for name in (axis.column, "mean", "low", "high"))
+        colour = _colour(series, place)
+        strong = series == "SCFL"
+        marker = MARKERS[place % len(MARKERS)] if markers else None
+        axes.plot(
+            x, mean, color=colour, marker=marker, markersize=4.5, linewidth=2.2 if strong else 1.5, label=str(series)
+        )
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    if markers:
+        axes.set_ylim(*_limits(list(table.column("mean"))))
+    if axis.logarithmic:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(sorted(set(table.column(axis.column)))))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+    if axis.percent:
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel(axis.title)
+    axes.set_ylabel(title)
+    _finish(axes)
+
+
+def _finish(axes: Axes) -> None:
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _row(figure: Figure, count: int) -> list[Axes]:
+    return [figure.add_subplot(1, count, place + 1) for place in range(count)]
+
+
+def _colour(series: Value, place: int) -> str:
+    return LINE_COLOURS.get(str(series), OTHER_COLOURS[place % len(OTHER_COLOURS)])
+
+
+def _late(table: Table, row: object) -> bool:
+    """Whether a point of a curve lies in the last nine tenths of the time, where the schemes differ."""
+    assert isinstance(row, dict)
+    return bool(row["time_s"] >= 0.1 * table.column("time_s").max())
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    """Choose a range from the lowest mean to the highest, with a margin; intervals may leave it."""
+    low, high = min(values), max(values)
+    margin = 0.06 * max(high - low, 0.01)
+    return low - margin, high + margin
