@@ -11,6 +11,7 @@ from rich.console import Console
 from codedfl._version import __version__
 from codedfl.cli.incentive_commands import contract, stackelberg
 from codedfl.cli.options import DataDir, Json
+from codedfl.cli.paper_command import paper
 from codedfl.cli.privacy_commands import audit, privacy
 from codedfl.cli.run_command import run
 from codedfl.cli.theory_command import theory
@@ -28,6 +29,7 @@ app.command()(audit)
 app.add_typer(contract, name="contract")
 app.command()(stackelberg)
 app.command()(theory)
+app.command()(paper)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.style import new_table
 from codedfl.experiment.summary import plain
-from codedfl.incentive import (
-    Contract,
-    DeviceTraits,
-    StackelbergOutcome,
-    design_contract,
-    stackelberg_for_lambda,
-    table_sensitivities,
-)
+from codedfl.incentive import Contract, StackelbergOutcome
 
 MOST_DEVICES = 60
 """Devices that are listed one by one."""
-
-PAPER_TABLE = (
-    # total reward, then lambda and the noise variance of the contract, then those of the Stackelberg game
-    (70, 1.8e5, 5878, 2e-4, 12324),
-    (80, 8e4, 3937, 1e-5, 10488),
-    (90, 5e4, 3119, 1e-7, 8364),
-    (100, 9e3, 1329, 1e-9, 6808),
-    (110, 3.9e3, 876, 1.1e-11, 5652),
-    (120, 1e3, 444, 1e-12, 5146),
-)
-"""Table lambda of the paper, as printed."""
 
 
 def contract_json(contract: Contract, names: tuple[str, ...]) -> dict[str, Any]:
@@ -106,28 +88,11 @@ def items_table(values: dict[str, Any], title: str) -> Table:
     return table
 
 
-def lambda_table() -> tuple[Table, list[dict[str, Any]]]:
+def lambda_table() -> tuple[Table, list[Mapping[str, Any]]]:
     """Compute Table lambda of the paper for both mechanisms, beside the printed values."""
-    sensitivity = table_sensitivities(20)
-    rows = []
-    for reward, weight, noise, game_weight, game_noise in PAPER_TABLE:
-        contract = design_contract(DeviceTraits(sensitivity), weight, 10_000)
-        game = stackelberg_for_lambda(game_weight, sensitivity, coded_samples=10_000, leader="paper")
-        for mechanism, lam, printed, result in (
-            ("contract", weight, noise, contract),
-            ("stackelberg", game_weight, game_noise, game),
-        ):
-            rows.append(
-                {
-                    "mechanism": mechanism,
-                    "lambda": lam,
-                    "total_reward": result.total_reward,
-                    "printed_total_reward": reward,
-                    "noise_variance": int(np.floor(result.total_noise_variance)),
-                    "printed_noise_variance": printed,
-                    "agrees": int(np.floor(result.total_noise_variance)) == printed,
-                }
-            )
+    from codedfl.paper.table_lambda import lambda_rows
+
+    rows: list[Mapping[str, Any]] = [*lambda_rows()]
     table = new_table(
         "Table lambda of the paper, computed and printed",
         "20 devices, c = 10,000, sensitivities 1 + 0.02 (i - 1); the game with the paper's leader",
@@ -135,7 +100,7 @@ def lambda_table() -> tuple[Table, list[dict[str, Any]]]:
     table.add_column("mechanism")
     for name in ("lambda", "reward", "printed", "noise variance", "printed", ""):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in sorted(rows, key=lambda row: str(row["mechanism"])):
+    for row in rows:
         table.add_row(
             str(row["mechanism"]),
             f"{row['lambda']:g}",

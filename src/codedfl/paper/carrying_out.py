@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed
 
+from codedfl.data import list_datasets
+from codedfl.errors import InputError
 from codedfl.experiment import Config
 from codedfl.paper.cache import Cache
 from codedfl.paper.jobs import Job, Kind, carry_out, plan_jobs, read_choice
 from codedfl.paper.runs import Record, Run, content_key, with_scale, with_seed
 from codedfl.paper.setups import Scope
+from codedfl.paper.tables import Row
 from codedfl.training import StepSizeChoice
 
 
@@ -34,11 +38,13 @@ class Outcomes:
         seeds: of the repetitions.
         records: those of each run, one a seed.
         choices: how the step size of each run was chosen, on the first seed.
+        measured: rows of what else was measured.
     """
 
     seeds: tuple[int, ...]
     records: Mapping[Run, tuple[Record, ...]]
     choices: Mapping[Run, StepSizeChoice]
+    measured: Sequence[Row] = ()
 
     def of(self, runs: Iterable[Run]) -> Outcomes:
         """Return the records of some of the runs."""
@@ -84,11 +90,17 @@ class Means:
             dict(zip(runs, choices, strict=True)),
         )
 
+    def measure(self, kind: Kind, configs: Sequence[Config], scope: Scope) -> list[Row]:
+        """Measure something in every configuration for all seeds, and return the rows of all of them."""
+        wanted = [with_seed(config, seed) for config in configs for seed in scope.seeds]
+        return [row for rows in self._outcomes(kind, wanted) for row in rows]
+
     def _outcomes(self, kind: Kind, configs: Sequence[Config]) -> list[Any]:
         keys = [content_key(kind, config) for config in configs]
         wanted = dict(zip(keys, configs, strict=True))
         known = {key: self.cache.get(key) for key in wanted}
         missing = {key: config for key, config in wanted.items() if known[key] is None}
+        require_data({config.data.dataset for config in missing.values()}, self.data_dir)
         jobs = plan_jobs(kind, missing)
         self.watcher.on_plan(kind, sum(job.cost for job in jobs), len(wanted) - len(missing), len(wanted))
         for job, found in self._parallel(jobs):
@@ -106,3 +118,16 @@ class Means:
         by_key = {key: job for job in jobs for key in job.runs}
         for found in parallel(delayed(carry_out)(job.kind, job.plain_runs(), self.data_dir) for job in jobs):
             yield by_key[next(iter(found))], found
+
+
+def require_data(datasets: Iterable[str], data_dir: str) -> None:
+    """Refuse to begin if a dataset is missing.
+
+    Raises:
+        InputError: naming it, where it was looked for, and how to get it.
+    """
+    for status in list_datasets(Path(data_dir) if data_dir else None):
+        if status.name in datasets and not status.available:
+            raise InputError(
+                f"{status.name} is not in {status.location}: {status.hint.rstrip('.')}; or use --quick, which needs no data."
+            )

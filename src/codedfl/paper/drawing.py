@@ -106,6 +106,23 @@ def draw_incentive(tables: Tables) -> Figure:
     return figure
 
 
+def draw_attack(tables: Tables) -> Figure:
+    """Draw reconstruction errors, a panel for each attack; what a guess of the mean achieves is dashed."""
+    summary = tables["summary"]
+    figure = new_figure(PANEL_WIDTH * 2 + 0.4, HEIGHT)
+    titles = {"feasible": "an attack that can be carried out", "oracle": "rotated by an oracle: the most that leaks"}
+    for axes, (attack, title) in zip(_row(figure, 2), titles.items(), strict=True):
+        axis = Axis("share of samples that the attacker knows", percent=True)
+        draw_lines(axes, summary.where(attack=attack), axis, markers=True, title="relative reconstruction error")
+        for name, style, label in (("baseline", "--", "mean of the known"), (f"{attack}_control", ":", "control")):
+            own = summary.where(attack=name, series="no noise")
+            axes.plot(own.column("x"), own.column("mean"), style, color="#333333", linewidth=1, label=label)
+        axes.set_ylim(0, None)
+        axes.set_title(title, loc="left", fontsize=11)
+        _finish(axes)
+    return figure
+
+
 def draw_lines(axes: Axes, table: Table, axis: Axis, *, markers: bool, title: str = "test accuracy") -> None:
     """Draw the columns mean, low and high of a table, a line for each series."""
     for place, series in enumerate(table.distinct("series")):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from codedfl.experiment import Config
 from codedfl.paper.carrying_out import Outcomes
 from codedfl.paper.claims import Claim
 from codedfl.paper.runs import Run
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 def no_runs(scope: Scope) -> Sequence[Run]:  # noqa: ARG001
     """Ask for no training at all."""
+    return ()
+
+
+def nothing_measured(scope: Scope) -> Sequence[Config]:  # noqa: ARG001
+    """Ask for nothing but training."""
     return ()
 
 
@@ -37,6 +43,7 @@ class Item:
         place: where it is in the paper.
         claims: what the paper says about it.
         runs: the training runs that it needs.
+        measured: the configurations to measure something else in; `codedfl.paper.jobs.MEASURES` has what, by ``name``.
         tables: the numbers, from those runs or computed on the spot.
         draw: the picture, from the tables alone; None for a table.
     """
@@ -46,5 +53,6 @@ class Item:
     place: str
     claims: Sequence[Claim] = ()
     runs: Callable[[Scope], Sequence[Run]] = no_runs
+    measured: Callable[[Scope], Sequence[Config]] = nothing_measured
     tables: Callable[[Scope, Outcomes], Tables] = accuracy_tables
     draw: Callable[[Tables], Figure] | None = None

@@ -5,7 +5,7 @@ A job is a function of plain values to plain values, so that any of joblib's bac
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -13,10 +13,15 @@ from typing import Any, Literal
 from codedfl.experiment import Config, Experiment, build_experiment, parse_config, sweep, tune
 from codedfl.experiment.config import DataConfig, FeaturesConfig
 from codedfl.experiment.sweep import family_key
+from codedfl.paper.measures import measure_attack
 from codedfl.paper.runs import Record, with_data_dir
+from codedfl.paper.tables import Row
 from codedfl.training import StepSizeChoice, Trial
 
-Kind = Literal["tune", "train"]
+Kind = Literal["tune", "train", "attack"]
+
+MEASURES: Mapping[Kind, Callable[[Experiment], list[Row]]] = {"attack": measure_attack}
+"""What can be measured besides training: rows of a table, in the experiment of a configuration."""
 
 RUNS_A_JOB = 6
 """More share more work, fewer are spread more evenly and lose less when interrupted."""
@@ -27,7 +32,7 @@ class Job:
     """Runs to carry out together.
 
     Args:
-        kind: ``tune`` to choose their step sizes, ``train`` to train with them.
+        kind: ``tune`` to choose their step sizes, ``train`` to train with them, or something else to measure.
         runs: configurations with one scheme each, by the key that their outcome is kept under.
     """
 
@@ -78,11 +83,13 @@ def plan_jobs(kind: Kind, runs: Mapping[str, Config]) -> list[Job]:
     return [job for group in together for job in group]
 
 
-def carry_out(kind: Kind, runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, dict[str, Any]]:
+def carry_out(kind: Kind, runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, Any]:
     """Carry a job out: plain configurations in, plain outcomes out, both by key."""
     configs = {key: with_data_dir(parse_config(values), data_dir) for key, values in runs.items()}
     first = next(iter(configs.values()))
     like = _data(first.seed, first.data, first.features)
+    if kind in MEASURES:
+        return {key: MEASURES[kind](build_experiment(config, like=like)) for key, config in configs.items()}
     if kind == "tune":
         choices = tune(list(configs.values()), like=like)
         return {key: asdict(*own.values()) for key, own in zip(configs, choices, strict=True)}
@@ -98,6 +105,10 @@ def read_choice(values: Mapping[str, Any]) -> StepSizeChoice:
 @lru_cache(maxsize=1)
 def _data(seed: int, data: DataConfig, features: FeaturesConfig) -> Experiment:
     """Load data, or take it from the job before."""
-    experiment = build_experiment(Config(seed=seed, data=data, features=features, training={"workers": 1}))
+    any_fleet = {"straggler_ratio": 0.0}
+    config = parse_config(
+        {"seed": seed, "data": data, "features": features, "fleet": any_fleet, "training": {"workers": 1}}
+    )
+    experiment = build_experiment(config)
     _ = experiment.setting.gram  # so that all jobs have it
     return experiment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from codedfl.paper.attack import ATTACK
 from codedfl.paper.fig_coded_samples import FIG_CODED_SAMPLES
 from codedfl.paper.fig_convergence import FIG_CONVERGENCE
 from codedfl.paper.fig_incentive import FIG_INCENTIVE
@@ -11,15 +12,22 @@ from codedfl.paper.fig_stragglers import FIG_STRAGGLERS
 from codedfl.paper.fig_tau import FIG_TAU
 from codedfl.paper.fig_tradeoff import FIG_TRADEOFF
 from codedfl.paper.item import Item
+from codedfl.paper.overhead import OVERHEAD
+from codedfl.paper.table_lambda import TABLE_LAMBDA
+from codedfl.paper.table_schemes import TABLE_SCHEMES
 
 ITEMS: Mapping[str, Item] = {
     item.name: item
     for item in (
+        ATTACK,
         FIG_CONVERGENCE,
         FIG_TRADEOFF,
         FIG_TAU,
         FIG_STRAGGLERS,
         FIG_CODED_SAMPLES,
         FIG_INCENTIVE,
+        TABLE_SCHEMES,
+        TABLE_LAMBDA,
+        OVERHEAD,
     )
 }

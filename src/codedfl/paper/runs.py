@@ -92,7 +92,8 @@ class Record:
         message: what happened, when it did not complete.
         stragglers: expected share of devices that miss a round.
         centralised: accuracy of the centralised optimum.
-        outputs: number of classes.
+        dimension: features ``d``.
+        outputs: number of classes ``o``.
         coded_bytes: coded upload of all devices.
         training_bytes: received from all devices during training.
         wall_time_s: real time of the run.
@@ -104,6 +105,7 @@ class Record:
     message: str
     stragglers: float
     centralised: float
+    dimension: int
     outputs: int
     coded_bytes: float
     training_bytes: float
@@ -136,6 +138,7 @@ class Record:
             message=result.message,
             stragglers=float(1 - result.prepared.device.arrivals.probability.mean()),
             centralised=reference.score if reference else math.nan,
+            dimension=comparison.setting.federation.dimension,
             outputs=comparison.setting.federation.outputs,
             coded_bytes=float(ledger.coded_bits.sum()) / 8,
             training_bytes=float(ledger.bits_up.sum()) / 8,

@@ -1,0 +1,138 @@
+"""Reproducing figures and tables: runs, then tables, verdicts and pictures, then files."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from matplotlib.figure import Figure
+
+from codedfl.experiment.png import to_png
+from codedfl.files import write_atomically
+from codedfl.paper.carrying_out import Means
+from codedfl.paper.claims import Claim, Evidence, Verdict, verdict_of
+from codedfl.paper.item import Item
+from codedfl.paper.jobs import Kind
+from codedfl.paper.setups import Scope
+from codedfl.paper.tables import Tables
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim on one panel, decided.
+
+    Args:
+        claim: in words.
+        panel: where.
+        verdict: the decision.
+        evidence: what it rests on.
+    """
+
+    claim: str
+    panel: str
+    verdict: Verdict
+    evidence: Sequence[Evidence]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        evidence = [{**asdict(item), "finding": item.finding} for item in self.evidence]
+        return {"claim": self.claim, "panel": self.panel, "verdict": self.verdict, "evidence": evidence}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A figure or table, reproduced.
+
+    Args:
+        item: which.
+        tables: its numbers.
+        judgements: its claims, decided.
+    """
+
+    item: Item
+    tables: Tables
+    judgements: Sequence[Judgement]
+
+    def figure(self) -> Figure | None:
+        """Draw the picture, if there is one."""
+        return self.item.draw(self.tables) if self.item.draw else None
+
+    def write(self, folder: Path) -> None:
+        """Write CSV, PNG, SVG and verdicts, each file whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in self.tables.items():
+            write_atomically(folder / f"{name}.csv", table.to_csv())
+        figure = self.figure()
+        if figure is not None:
+            write_atomically(folder / "figure.png", to_png(figure))
+            write_atomically(folder / "figure.svg", to_svg(figure))
+        verdicts = [judgement.as_dict() for judgement in self.judgements]
+        write_atomically(folder / "verdicts.json", json.dumps(verdicts, indent=1) + "\n")
+
+
+def reproduce(items: Sequence[Item], scope: Scope, means: Means) -> list[Reproduction]:
+    """Carry out what figures and tables need, shared runs once, and judge their claims.
+
+    Args:
+        items: which figures and tables.
+        scope: how much of them.
+        means: with what.
+
+    Returns:
+        One reproduction for each.
+
+    Raises:
+        InputError: if the data is not there, or the cache cannot be used.
+
+    Example:
+        >>> import tempfile
+        >>> from codedfl.paper import ITEMS, Cache
+        >>> (done,) = reproduce([ITEMS["table-lambda"]], Scope(quick=True), Means(Cache(Path(tempfile.mkdtemp()))))
+        >>> done.judgements[0].claim, done.judgements[0].verdict
+        ('these values of lambda lead to these noise variances', 'confirmed')
+    """
+    runs = {item.name: item.runs(scope) for item in items}
+    outcomes = means.carry_out([run for own in runs.values() for run in own], scope)
+    done = []
+    for item in items:
+        own = outcomes.of(runs[item.name])
+        if configs := item.measured(scope):
+            own = replace(own, measured=means.measure(cast(Kind, item.name), configs, scope))
+        done.append(_judged(item, item.tables(scope, own)))
+    return done
+
+
+def _judged(item: Item, tables: Tables) -> Reproduction:
+    panels = [str(panel) for panel in tables["points"].distinct("panel")]
+    judgements = [
+        _judgement(claim, tables, panel)
+        for claim in item.claims
+        for panel in panels
+        if not claim.panels or panel in claim.panels
+    ]
+    return Reproduction(item, tables, judgements)
+
+
+def _judgement(claim: Claim, tables: Tables, panel: str) -> Judgement:
+    evidence = claim.judge(tables, panel)
+    return Judgement(claim.text, panel, verdict_of(evidence), evidence)
+
+
+def all_verdicts(done: Sequence[Reproduction], about: Mapping[str, Any]) -> str:
+    """Return one JSON document with the verdicts of all figures and tables, and what they rest on."""
+    verdicts = {each.item.name: [judgement.as_dict() for judgement in each.judgements] for each in done}
+    return json.dumps({"about": dict(about), "verdicts": verdicts}, indent=1) + "\n"
+
+
+def to_svg(figure: Figure) -> bytes:
+    """Return a figure as an SVG file, the same for the same figure."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "codedfl", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": "codedfl"})
+    return buffer.getvalue()
