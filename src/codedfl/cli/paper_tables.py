@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.style import new_table
-from codedfl.paper import ITEMS, QUIRKS, Judgement, Reproduction
+from codedfl.paper import ITEMS, QUIRKS, Reproduction
 
 STYLES = {"confirmed": "green", "partly": "yellow", "not confirmed": "red"}
 
@@ -34,22 +34,17 @@ def quirks_table() -> Table:
 
 
 def verdicts_table(done: Sequence[Reproduction]) -> Table:
-    """Return the verdict on every claim."""
-    table = new_table("claims of the paper", "a comparison holds if its 95% interval over seeds is on the right side")
-    for name in ("figure", "claim", "panel", "verdict", "comparisons that hold"):
-        table.add_column(name)
+    """Return the verdict on every claim, figure by figure."""
+    table = new_table(
+        "claims of the paper", "h/f/o: comparisons that hold, fail or are open, by their 95% interval over seeds"
+    )
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("h/f/o", no_wrap=True)
+    table.add_column("panel", no_wrap=True)
+    table.add_column("claim")
     for each in done:
+        table.add_row(Text(each.item.name, style="bold"), "", "", Text(each.item.place, style="bold"))
         for judgement in each.judgements:
-            table.add_row(
-                each.item.name,
-                Text(judgement.claim),
-                judgement.panel,
-                Text(judgement.verdict, style=STYLES[judgement.verdict]),
-                _count(judgement),
-            )
+            verdict = Text(judgement.verdict, style=STYLES[judgement.verdict])
+            table.add_row(verdict, judgement.findings, judgement.panel, Text(judgement.claim))
     return table
-
-
-def _count(judgement: Judgement) -> str:
-    holding = sum(item.finding == "holds" for item in judgement.evidence)
-    return f"{holding} of {len(judgement.evidence)}"

@@ -73,7 +73,8 @@ class Means:
     def carry_out(self, runs: Sequence[Run], scope: Scope) -> Outcomes:
         """Carry out all runs for all seeds, but for those whose outcome is known.
 
-        The step size of a run is chosen on the first seed and used for all of them.
+        The step size of a run is chosen on the first seed and used for all of them; where training diverges with it, the next
+        smaller one of the grid is taken. Both look at training data alone.
         """
         runs = list(dict.fromkeys(runs))
         searches = [with_seed(run.config, scope.seeds[0]) for run in runs]
@@ -83,12 +84,25 @@ class Means:
             for run, choice in zip(runs, choices, strict=True)
             for seed in scope.seeds
         ]
-        records = iter([Record.from_dict(values) for values in self._outcomes("train", trainings)])
+        records = iter(self._converging(trainings))
         return Outcomes(
             scope.seeds,
             {run: tuple(next(records) for _ in scope.seeds) for run in runs},
             dict(zip(runs, choices, strict=True)),
         )
+
+    def _converging(self, trainings: Sequence[Config]) -> list[Record]:
+        """Train, and train again with smaller and smaller step sizes what diverges."""
+        configs = list(trainings)
+        while True:
+            records = [Record.from_dict(values) for values in self._outcomes("train", configs)]
+            smaller = [
+                _slower(config) if record.status == "diverged" else None
+                for config, record in zip(configs, records, strict=True)
+            ]
+            if not any(smaller):
+                return records
+            configs = [slower or config for slower, config in zip(smaller, configs, strict=True)]
 
     def measure(self, kind: Kind, configs: Sequence[Config], scope: Scope) -> list[Row]:
         """Measure something in every configuration for all seeds, and return the rows of all of them."""
@@ -118,6 +132,13 @@ class Means:
         by_key = {key: job for job in jobs for key in job.runs}
         for found in parallel(delayed(carry_out)(job.kind, job.plain_runs(), self.data_dir) for job in jobs):
             yield by_key[next(iter(found))], found
+
+
+def _slower(config: Config) -> Config | None:
+    """Return the same run with the next smaller step size of the grid, None if there is none."""
+    rate = config.learning_rate
+    smaller = [scale for scale in rate.grid if scale < float(rate.scale)]
+    return with_scale(config, max(smaller)) if smaller else None
 
 
 def require_data(datasets: Iterable[str], data_dir: str) -> None:

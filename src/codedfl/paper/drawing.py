@@ -117,7 +117,7 @@ def draw_attack(tables: Tables) -> Figure:
         for name, style, label in (("baseline", "--", "mean of the known"), (f"{attack}_control", ":", "control")):
             own = summary.where(attack=name, series="no noise")
             axes.plot(own.column("x"), own.column("mean"), style, color="#333333", linewidth=1, label=label)
-        axes.set_ylim(0, None)
+        axes.set_ylim(0, 1.15)
         axes.set_title(title, loc="left", fontsize=11)
         _finish(axes)
     return figure
@@ -135,7 +135,7 @@ def draw_lines(axes: Axes, table: Table, axis: Axis, *, markers: bool, title: st
         axes.plot(
             x, mean, color=colour, marker=marker, markersize=4.5, linewidth=2.2 if strong else 1.5, label=str(series)
         )
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
     if markers:
         axes.set_ylim(*_limits(list(table.column("mean"))))
     if axis.logarithmic:
@@ -144,7 +144,8 @@ def draw_lines(axes: Axes, table: Table, axis: Axis, *, markers: bool, title: st
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(ScalarFormatter())
     if axis.percent:
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.xaxis.set_major_locator(FixedLocator(sorted(set(table.column(axis.column)))))
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(axis.title)
     axes.set_ylabel(title)

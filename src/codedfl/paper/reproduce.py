@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from matplotlib.figure import Figure
 
 from codedfl.experiment.png import to_png
 from codedfl.files import write_atomically
 from codedfl.paper.carrying_out import Means
-from codedfl.paper.claims import Claim, Evidence, Verdict, verdict_of
+from codedfl.paper.claims import Evidence, Finding, Verdict, verdict_of
 from codedfl.paper.item import Item
 from codedfl.paper.jobs import Kind
 from codedfl.paper.setups import Scope
@@ -36,6 +36,12 @@ class Judgement:
     panel: str
     verdict: Verdict
     evidence: Sequence[Evidence]
+
+    @property
+    def findings(self) -> str:
+        """How many comparisons hold, fail and are open, as in ``4/1/0``."""
+        found = [item.finding for item in self.evidence]
+        return "/".join(str(found.count(finding)) for finding in get_args(Finding))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -107,19 +113,13 @@ def reproduce(items: Sequence[Item], scope: Scope, means: Means) -> list[Reprodu
 
 
 def _judged(item: Item, tables: Tables) -> Reproduction:
-    panels = [str(panel) for panel in tables["points"].distinct("panel")]
-    judgements = [
-        _judgement(claim, tables, panel)
-        for claim in item.claims
-        for panel in panels
-        if not claim.panels or panel in claim.panels
-    ]
+    judgements = []
+    for claim in item.claims:
+        for panel in map(str, tables["points"].distinct("panel")):
+            evidence = claim.judge(tables, panel) if not claim.panels or panel in claim.panels else ()
+            if evidence:
+                judgements.append(Judgement(claim.text, panel, verdict_of(evidence), evidence))
     return Reproduction(item, tables, judgements)
-
-
-def _judgement(claim: Claim, tables: Tables, panel: str) -> Judgement:
-    evidence = claim.judge(tables, panel)
-    return Judgement(claim.text, panel, verdict_of(evidence), evidence)
 
 
 def all_verdicts(done: Sequence[Reproduction], about: Mapping[str, Any]) -> str:
