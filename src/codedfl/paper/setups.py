@@ -17,7 +17,7 @@ QUIRKS: Mapping[Quirk, str] = {
     "printed-sensitivities": "mu_i = 1 + 0.02 i, printed in Sec. VI, instead of 1 + 0.02 (i - 1), which is behind Table lambda",
 }
 
-STEP_SIZES = (0.125, 0.25, 0.5, 1.0, 2.0)
+STEP_SIZES = (0.125, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
 """The grid of eta_0 * L, one for all schemes and settings."""
 
 
@@ -81,7 +81,7 @@ _PAPER: dict[str, Any] = {
     "coding.coded_samples": 10_000,
     "coding.noise_variance": 0.25,
     "training.total_time_s": 20_000.0,
-    "learning_rate.tuning_share": 0.2,
+    "learning_rate.tuning_share": 0.15,
 }
 
 
