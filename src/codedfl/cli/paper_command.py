@@ -43,6 +43,7 @@ def paper(
     from codedfl.cli.runs import results_folder
     from codedfl.files import write_atomically
     from codedfl.paper import Cache, Means, reproduce
+    from codedfl.paper.report import report
     from codedfl.paper.reproduce import all_verdicts
 
     if names == ["list"]:
@@ -61,6 +62,10 @@ def paper(
         each.write(folder / each.item.name)
     about = _about(scope, time.perf_counter() - began)
     write_atomically(folder / "verdicts.json", all_verdicts(done, about))
+    options = f"{' --quick' if quick else ''}{f' --seeds {seeds}' if seeds != 3 else ''}"
+    write_atomically(
+        folder / "report.md", report(done, "".join([options, *(f" --quirk {name}" for name in quirk or [])]))
+    )
     if json_:
         print(all_verdicts(done, about), end="")
         return

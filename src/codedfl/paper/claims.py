@@ -34,6 +34,7 @@ class Evidence:
         low: lower end of its interval.
         high: upper end of its interval.
         least: what it must exceed.
+        exact: whether it is computed, not estimated: the difference is then 1 if it holds and -1 if not.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Evidence:
     low: float
     high: float
     least: float = 0.0
+    exact: bool = False
 
     @property
     def finding(self) -> Finding:
@@ -105,4 +107,4 @@ def alike(what: str, one: FloatArray, other: FloatArray, *, margin: float) -> Ev
 def exactly(what: str, holds: bool) -> Evidence:
     """Compare: something that is computed, not estimated, is so."""
     value = 1.0 if holds else -1.0
-    return Evidence(what, value, value, value)
+    return Evidence(what, value, value, value, exact=True)
