@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
@@ -34,11 +35,16 @@ def results_folder(out: Path | None, name: str) -> Path:
     """Return the folder that results go to: as given, or a new one in ``runs/``.
 
     Raises:
-        InputError: if it holds anything already, so that nothing is overwritten.
+        InputError: if it holds anything already, so that nothing is overwritten, or cannot be made.
     """
     folder = out or new_run_path(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists and is not empty: give another --out.")
+    parent = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InputError(
+            f"{folder} cannot be made, as {parent} is not a folder that can be written: give another --out."
+        )
     return folder
 
 

@@ -39,13 +39,31 @@ class Cache:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read ({error}): delete it, and it is computed again.") from error
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}): give another --cache.") from error
+        except ValueError as error:
+            raise self.refusal(key, str(error)) from error
+
+    def refusal(self, key: str, problem: str) -> InputError:
+        """Return what to say of a file that does not hold what it should."""
+        return InputError(
+            f"{self._path(key)} is not what was kept there ({problem}): delete it, and it is computed again."
+        )
 
     def put(self, key: str, value: Any) -> None:
         """Keep a value that JSON can hold."""
+        self.make()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self._path(key), json.dumps(value))
         except OSError as error:
-            raise InputError(f"{self.folder} cannot be written ({error.strerror}): give another --cache.") from error
+            raise self._unwritable(error) from error
+
+    def make(self) -> None:
+        """Make the folder, before anything is computed that could not be kept."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> InputError:
+        return InputError(f"{self.folder} cannot be written ({error.strerror}): give another --cache.")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from joblib import Parallel, delayed
 
@@ -13,11 +13,13 @@ from codedfl.data import list_datasets
 from codedfl.errors import InputError
 from codedfl.experiment import Config
 from codedfl.paper.cache import Cache
-from codedfl.paper.jobs import Job, Kind, carry_out, plan_jobs, read_choice
+from codedfl.paper.jobs import Job, Kind, carry_out, plan_jobs, read_choice, read_rows
 from codedfl.paper.runs import Record, Run, content_key, with_scale, with_seed
 from codedfl.paper.setups import Scope
 from codedfl.paper.tables import Row
 from codedfl.training import StepSizeChoice
+
+Outcome = TypeVar("Outcome")
 
 
 class Watcher:
@@ -78,7 +80,7 @@ class Means:
         """
         runs = list(dict.fromkeys(runs))
         searches = [with_seed(run.config, scope.seeds[0]) for run in runs]
-        choices = [read_choice(values) for values in self._outcomes("tune", searches)]
+        choices = self._outcomes("tune", searches, read_choice)
         trainings = [
             with_seed(with_scale(run.config, choice.scale), seed)
             for run, choice in zip(runs, choices, strict=True)
@@ -95,7 +97,7 @@ class Means:
         """Train, and train again with smaller and smaller step sizes what diverges."""
         configs = list(trainings)
         while True:
-            records = [Record.from_dict(values) for values in self._outcomes("train", configs)]
+            records = self._outcomes("train", configs, Record.from_dict)
             smaller = [
                 _slower(config) if record.status == "diverged" else None
                 for config, record in zip(configs, records, strict=True)
@@ -107,27 +109,37 @@ class Means:
     def measure(self, kind: Kind, configs: Sequence[Config], scope: Scope) -> list[Row]:
         """Measure something in every configuration for all seeds, and return the rows of all of them."""
         wanted = [with_seed(config, seed) for config in configs for seed in scope.seeds]
-        return [row for rows in self._outcomes(kind, wanted) for row in rows]
+        return [row for rows in self._outcomes(kind, wanted, read_rows) for row in rows]
 
-    def _outcomes(self, kind: Kind, configs: Sequence[Config]) -> list[Any]:
+    def _outcomes(self, kind: Kind, configs: Sequence[Config], read: Callable[[Any], Outcome]) -> list[Outcome]:
+        """Return the outcome of every configuration, from the cache or else computed and put there."""
         keys = [content_key(kind, config) for config in configs]
         wanted = dict(zip(keys, configs, strict=True))
-        known = {key: self.cache.get(key) for key in wanted}
+        known = {key: self._known(key, read) for key in wanted}
         missing = {key: config for key, config in wanted.items() if known[key] is None}
         require_data({config.data.dataset for config in missing.values()}, self.data_dir)
         jobs = plan_jobs(kind, missing)
         self.watcher.on_plan(kind, sum(job.cost for job in jobs), len(wanted) - len(missing), len(wanted))
         for job, found in self._parallel(jobs):
-            for key, outcome in found.items():
-                self.cache.put(key, outcome)
-            known.update(found)
+            for key, values in found.items():
+                self.cache.put(key, values)
+                known[key] = read(values)
             self.watcher.on_job(job.title, job.cost)
-        return [known[key] for key in keys]
+        return [cast(Outcome, known[key]) for key in keys]
+
+    def _known(self, key: str, read: Callable[[Any], Outcome]) -> Outcome | None:
+        """Return an outcome from the cache, None if it is not there."""
+        values = self.cache.get(key)
+        try:
+            return None if values is None else read(values)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise self.cache.refusal(key, f"{type(error).__name__}: {error}") from error
 
     def _parallel(self, jobs: Sequence[Job]) -> Iterable[tuple[Job, dict[str, Any]]]:
         """Yield jobs with their outcomes as they come."""
         if not jobs:
             return
+        self.cache.make()
         parallel = Parallel(n_jobs=self.processes, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
         by_key = {key: job for job in jobs for key in job.runs}
         for found in parallel(delayed(carry_out)(job.kind, job.plain_runs(), self.data_dir) for job in jobs):

@@ -5,7 +5,7 @@ A job is a function of plain values to plain values, so that any of joblib's bac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from codedfl.experiment.sweep import family_key
 from codedfl.paper.measures import measure_attack
 from codedfl.paper.runs import Record, with_data_dir
 from codedfl.paper.tables import Row
+from codedfl.parallel import one_blas_thread
 from codedfl.training import StepSizeChoice, Trial
 
 Kind = Literal["tune", "train", "attack"]
@@ -84,22 +85,31 @@ def plan_jobs(kind: Kind, runs: Mapping[str, Config]) -> list[Job]:
 
 
 def carry_out(kind: Kind, runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, Any]:
-    """Carry a job out: plain configurations in, plain outcomes out, both by key."""
+    """Carry a job out: plain configurations in, plain outcomes out, both by key.
+
+    On one BLAS thread, whatever the backend allows, so that outcomes do not depend on it.
+    """
     configs = {key: with_data_dir(parse_config(values), data_dir) for key, values in runs.items()}
     first = next(iter(configs.values()))
-    like = _data(first.seed, first.data, first.features)
-    if kind in MEASURES:
-        return {key: MEASURES[kind](build_experiment(config, like=like)) for key, config in configs.items()}
-    if kind == "tune":
-        choices = tune(list(configs.values()), like=like)
-        return {key: asdict(*own.values()) for key, own in zip(configs, choices, strict=True)}
-    comparisons = sweep(list(configs.values()), like=like)
-    return {key: Record.of(found).as_dict() for key, found in zip(configs, comparisons, strict=True)}
+    with one_blas_thread():
+        like = _data(first.seed, first.data, first.features)
+        if kind in MEASURES:
+            return {key: MEASURES[kind](build_experiment(config, like=like)) for key, config in configs.items()}
+        if kind == "tune":
+            choices = tune(list(configs.values()), like=like)
+            return {key: asdict(*own.values()) for key, own in zip(configs, choices, strict=True)}
+        comparisons = sweep(list(configs.values()), like=like)
+        return {key: Record.of(found).as_dict() for key, found in zip(configs, comparisons, strict=True)}
 
 
 def read_choice(values: Mapping[str, Any]) -> StepSizeChoice:
     """Read the outcome of tuning."""
     return StepSizeChoice(values["scale"], tuple(Trial(**trial) for trial in values["trials"]))
+
+
+def read_rows(values: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Read the outcome of a measurement."""
+    return [{**row, "panel": row["panel"]} for row in values]
 
 
 @lru_cache(maxsize=1)

@@ -72,10 +72,10 @@ class Reproduction:
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
             write_atomically(folder / f"{name}.csv", table.to_csv())
-        figure = self.figure()
-        if figure is not None:
-            write_atomically(folder / "figure.png", to_png(figure))
-            write_atomically(folder / "figure.svg", to_svg(figure))
+        for name, to_file in (("figure.png", to_png), ("figure.svg", to_svg)):
+            figure = self.figure()  # a new one each time: the layout of a figure moves a little whenever it is drawn
+            if figure is not None:
+                write_atomically(folder / name, to_file(figure))
         verdicts = [judgement.as_dict() for judgement in self.judgements]
         write_atomically(folder / "verdicts.json", json.dumps(verdicts, indent=1) + "\n")
 

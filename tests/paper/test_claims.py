@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from codedfl.paper.claims import Evidence, Finding, Verdict, above, alike, exactly, interval, verdict_of
+
+HOLDS, FAILS, OPEN = (
+    Evidence("yes", 0.02, 0.01, 0.03),
+    Evidence("no", -0.02, -0.03, -0.01),
+    Evidence("?", 0.0, -0.01, 0.01),
+)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 30])
+def test_the_interval_is_that_of_students_t(count: int) -> None:
+    values = np.random.default_rng(count).normal(0.3, 2.0, count)
+    expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert interval(values) == pytest.approx((values.mean(), expected.low, expected.high), rel=1e-10)
+
+
+def test_the_interval_of_two_values_by_hand() -> None:
+    # The quantile of t with one degree of freedom is tan(pi (p - 1/2)); the standard error of 1 and 3 is 1.
+    half = np.tan(np.pi * (0.975 - 0.5))
+    assert interval(np.array([1.0, 3.0])) == pytest.approx((2.0, 2.0 - half, 2.0 + half))
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_the_interval_covers_the_truth_in_95_percent_of_cases(count: int) -> None:
+    draws, truth = 3000, 0.7
+    samples = np.random.default_rng(7).normal(truth, 0.4, (draws, count))
+    intervals = np.array([interval(values) for values in samples])
+    covered = np.mean((intervals[:, 1] <= truth) & (truth <= intervals[:, 2]))
+    # 4.5 standard errors of a frequency, exceeded with probability 7e-6.
+    assert abs(covered - 0.95) <= 4.5 * np.sqrt(0.95 * 0.05 / draws)
+
+
+def test_a_single_seed_counts_as_it_is() -> None:
+    assert interval(np.array([0.25])) == (0.25, 0.25, 0.25)
+    assert above("one seed", np.array([0.9]), np.array([0.8])).finding == "holds"
+    assert above("one seed", np.array([0.8]), np.array([0.9])).finding == "fails"
+    assert above("one seed", np.array([0.9]), np.array([0.9])).finding == "fails", "no difference is not above"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "least", "finding"),
+    [
+        (0.01, 0.03, 0.0, "holds"),
+        (0.0, 0.03, 0.0, "open"),
+        (-0.01, 0.01, 0.0, "open"),
+        (-0.03, 0.0, 0.0, "fails"),
+        (-0.03, -0.01, 0.0, "fails"),
+        (0.01, 0.03, 0.01, "open"),
+        (0.01, 0.03, 0.03, "fails"),
+        (0.011, 0.03, 0.01, "holds"),
+        (-0.001, 0.03, -0.002, "holds"),
+        (-0.003, -0.002, -0.002, "fails"),
+    ],
+)
+def test_a_comparison_is_decided_by_its_whole_interval(low: float, high: float, least: float, finding: Finding) -> None:
+    assert Evidence("x", (low + high) / 2, low, high, least).finding == finding
+
+
+@pytest.mark.parametrize("evidence", [e for n in (1, 2, 3) for e in product((HOLDS, FAILS, OPEN), repeat=n)])
+def test_a_verdict_counts_what_holds(evidence: tuple[Evidence, ...]) -> None:
+    holding = evidence.count(HOLDS)
+    expected: Verdict = "partly"
+    if holding == len(evidence):
+        expected = "confirmed"
+    if holding == 0:
+        expected = "not confirmed"
+    assert verdict_of(evidence) == expected
+
+
+def test_without_evidence_nothing_is_confirmed() -> None:
+    assert verdict_of([]) == "not confirmed"
+
+
+def test_above_compares_seed_by_seed() -> None:
+    luck = np.array([0.0, 0.1, -0.1, 0.2])  # shared by both, so that it cancels
+    other = 0.5 + luck
+    one = other + np.array([0.010, 0.012, 0.011, 0.013])
+    found = above("paired", one, other)
+    assert found.finding == "holds"
+    assert found.difference == pytest.approx(0.0115)
+    assert (found.low, found.high) == pytest.approx(interval(one - other)[1:])
+    assert above("paired", other, one).finding == "fails"
+    assert above("not paired", one, other[::-1]).finding == "open"
+
+
+@pytest.mark.parametrize(("least", "finding"), [(0.005, "holds"), (0.0115, "open"), (0.02, "fails")])
+def test_above_by_a_least_difference(least: float, finding: Finding) -> None:
+    one = np.array([0.010, 0.012, 0.011, 0.013])
+    found = above("by more", one, np.zeros(4), least=least)
+    assert (found.finding, found.least, found.what) == (finding, least, "by more")
+    assert found.difference == pytest.approx(0.0115), "the difference itself, not what it exceeds"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("differences", "finding"),
+    [
+        ((0.001, -0.001, 0.0005), "holds"),
+        ((0.004, 0.005, 0.006), "holds"),
+        ((0.02, 0.021, 0.022), "fails"),
+        ((0.009, 0.010, 0.011), "open"),
+        ((0.05, -0.05, 0.0), "open"),
+    ],
+)
+def test_two_are_alike_if_their_difference_is_within_the_margin(
+    sign: int, differences: tuple[float, ...], finding: Finding
+) -> None:
+    one = np.array([0.9, 0.8, 0.85])
+    found = alike("both", one, one + sign * np.array(differences), margin=0.01)
+    assert found.finding == finding
+    assert found.low <= found.difference <= found.high
+    mean, low, high = interval(sign * np.array(differences))
+    assert found.difference == pytest.approx(0.01 - abs(mean))
+    assert found.low == pytest.approx(0.01 - max(abs(low), abs(high)))
+    assert found.high == pytest.approx(0.01 if low <= 0 <= high else 0.01 - min(abs(low), abs(high)))
+
+
+def test_what_is_computed_holds_or_fails() -> None:
+    yes, no = exactly("two is even", True), exactly("two is odd", False)
+    assert (yes.finding, no.finding) == ("holds", "fails")
+    assert (yes.what, no.what) == ("two is even", "two is odd")
+    assert yes.exact
+    assert no.exact
+    assert not above("measured", np.ones(2), np.zeros(2)).exact

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from codedfl.paper import ITEMS, Cache, Claim, Evidence, Item, Judgement, Means, Reproduction, Scope, reproduce
+from codedfl.paper.drawing import Axis, line_figure
+from codedfl.paper.judges import rising
+from codedfl.paper.report import report, verdicts_markdown
+from codedfl.paper.reproduce import all_verdicts
+from codedfl.paper.runs import Run
+from codedfl.paper.tables import Tables
+from tests.paper.made_up import TWO_SEEDS, made_up, small_run
+from tests.support import folder_contents
+
+FILES = {"points.csv", "summary.csv", "step-sizes.csv", "figure.png", "figure.svg", "verdicts.json"}
+
+
+def two_runs(_: Scope) -> list[Run]:
+    return [small_run("SCFL", x, coding__noise_variance=noise) for x, noise in ((1.0, 50.0), (2.0, 0.1))]
+
+
+SMALL = Item(
+    name="fig-small",
+    title="Two points",
+    place="nowhere",
+    runs=two_runs,
+    draw=line_figure(Axis("budget")),
+    claims=(Claim("less noise is better", rising("SCFL")), Claim("not here", rising("SCFL"), panels=("mnist",))),
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    return Cache(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def done(cache: Cache) -> Reproduction:
+    (found,) = reproduce([SMALL], TWO_SEEDS, Means(cache, processes=1))
+    return found
+
+
+def test_numbers_picture_and_verdicts_are_written(done: Reproduction, tmp_path: Path) -> None:
+    done.write(tmp_path / "deep" / "fig-small")
+    files = folder_contents(tmp_path / "deep" / "fig-small")
+    assert set(files) == FILES
+    assert files["figure.png"].startswith(b"\x89PNG")
+    assert b"<svg" in files["figure.svg"]
+    points = list(csv.DictReader(files["points.csv"].decode().splitlines()))
+    assert [(row["panel"], row["series"], row["x"], row["seed"]) for row in points] == [
+        ("digits", "SCFL", x, seed) for x in "12" for seed in "01"
+    ]
+    summary = list(csv.DictReader(files["summary.csv"].decode().splitlines()))
+    for place, row in enumerate(summary):
+        own = [float(point["accuracy"]) for point in points[2 * place : 2 * place + 2]]
+        assert float(row["mean"]) == pytest.approx(sum(own) / 2, abs=2e-6)
+    (verdict,) = json.loads(files["verdicts.json"])
+    assert (verdict["claim"], verdict["panel"]) == ("less noise is better", "digits")
+    assert verdict["verdict"] == done.judgements[0].verdict
+    (evidence,) = verdict["evidence"]
+    assert evidence["difference"] == pytest.approx(float(summary[1]["mean"]) - float(summary[0]["mean"]), abs=2e-6)
+    assert evidence["difference"] > 0
+
+
+def test_a_new_cache_and_an_old_one_give_the_same_files(done: Reproduction, cache: Cache, tmp_path: Path) -> None:
+    done.write(tmp_path / "first")
+    for name, own in (("new", Cache(tmp_path / "cache")), ("old", cache)):
+        (again,) = reproduce([SMALL], TWO_SEEDS, Means(own, processes=1))
+        again.write(tmp_path / name)
+        assert folder_contents(tmp_path / name) == folder_contents(tmp_path / "first"), name
+    assert set(folder_contents(tmp_path / "cache")) == set(folder_contents(cache.folder))
+
+
+def test_several_items_get_their_own_runs_alone(cache: Cache) -> None:
+    other = replace(SMALL, name="fig-other", runs=lambda scope: two_runs(scope)[1:], claims=())
+    small, alone = reproduce([SMALL, other], TWO_SEEDS, Means(cache, processes=1))
+    assert len(small.tables["points"].rows) == 4
+    assert list(alone.tables["points"]) == list(small.tables["points"])[2:]
+    assert (small.item, alone.item) == (SMALL, other)
+
+
+def test_a_claim_is_judged_on_its_panels_and_where_there_is_evidence() -> None:
+    def silent(_: Tables, __: str) -> list[Evidence]:
+        return []
+
+    item = replace(
+        ITEMS["fig-tradeoff"],
+        claims=(
+            Claim("everywhere", rising("SCFL")),
+            Claim("on one task", rising("SCFL"), panels=("cifar10",)),
+            Claim("nowhere", silent),
+        ),
+    )
+    judged = [(each.claim, each.panel) for each in made_up(item, Scope()).judgements]
+    assert judged == [("everywhere", "mnist"), ("everywhere", "cifar10"), ("on one task", "cifar10")]
+
+
+def test_a_table_has_no_picture(tmp_path: Path) -> None:
+    done = made_up(ITEMS["table-schemes"], Scope(quick=True))
+    assert done.figure() is None
+    done.write(tmp_path)
+    assert set(folder_contents(tmp_path)) == {"points.csv", "schemes.csv", "verdicts.json"}
+
+
+def test_what_is_measured_reaches_the_tables() -> None:
+    tables = made_up(ITEMS["attack"], Scope(quick=True, seeds=(0, 1))).tables
+    assert len(tables["points"].rows) == 2 * 2 * 5
+    assert tables["summary"].column("mean", attack="oracle", series="with noise", x=0.5) == pytest.approx([0.7005])
+
+
+def judgement(*evidence: Evidence, claim: str = "a claim") -> Judgement:
+    return Judgement(claim, "digits", "partly", evidence)
+
+
+HOLDS, FAILS, OPEN = (Evidence("yes", 0.02, 0.01, 0.03), Evidence("no", -0.02, -0.03, -0.01), Evidence("?", 0, -1, 1))
+
+
+def test_findings_are_counted() -> None:
+    assert judgement(HOLDS, FAILS, HOLDS, OPEN, HOLDS).findings == "3/1/1"
+    assert judgement(OPEN).findings == "0/0/1"
+
+
+def test_all_verdicts_are_one_document() -> None:
+    done = [made_up(ITEMS[name], Scope(quick=True)) for name in ("table-schemes", "table-lambda")]
+    document = json.loads(all_verdicts(done, {"seeds": [0]}))
+    assert document["about"] == {"seeds": [0]}
+    assert list(document["verdicts"]) == ["table-schemes", "table-lambda"]
+    assert document["verdicts"]["table-lambda"] == [each.as_dict() for each in done[1].judgements]
+    assert document["verdicts"]["table-schemes"][0]["evidence"][0]["finding"] == "holds"
+
+
+def test_the_report_has_a_section_with_command_picture_and_verdicts_for_each() -> None:
+    done = [made_up(ITEMS[name], Scope(quick=True)) for name in ("fig-tau", "table-schemes")]
+    text = report(done, " --quick")
+    assert text.count("\n## ") == 2
+    assert "    codedfl paper fig-tau --quick\n" in text
+    assert text.count("figure.png") == 1
+    for each in done:
+        for own in each.judgements:
+            assert f"| {own.claim} | {own.panel} |" in text
+
+
+def test_the_report_shows_few_comparisons_and_counts_many() -> None:
+    few, many = verdicts_markdown([judgement(HOLDS, FAILS)]), verdicts_markdown([judgement(*[HOLDS] * 4, FAILS, OPEN)])
+    assert "yes: +2.00 [+1.00, +3.00] holds; no: -2.00 [-3.00, -1.00] fails" in few
+    assert "of 6 comparisons 4 hold, 1 fail, 1 open; from no: -2.00" in many
+    assert "**partly**" in few
