@@ -108,11 +108,12 @@ def reproduce(items: Sequence[Item], scope: Scope, means: Means) -> list[Reprodu
         own = outcomes.of(runs[item.name])
         if configs := item.measured(scope):
             own = replace(own, measured=means.measure(cast(Kind, item.name), configs, scope))
-        done.append(_judged(item, item.tables(scope, own)))
+        done.append(judge(item, item.tables(scope, own)))
     return done
 
 
-def _judged(item: Item, tables: Tables) -> Reproduction:
+def judge(item: Item, tables: Tables) -> Reproduction:
+    """Decide all claims about a figure or table from its tables."""
     judgements = []
     for claim in item.claims:
         for panel in map(str, tables["points"].distinct("panel")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,25 @@ class Table:
         for row in self.rows:
             writer.writerow({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()})
         return out.getvalue()
+
+    @classmethod
+    def from_csv(cls, text: str) -> Table:
+        """Read what `to_csv` wrote.
+
+        Example:
+            >>> Table.from_csv("series,x,chosen\\nSCFL,0.5,True\\n").rows
+            [{'series': 'SCFL', 'x': 0.5, 'chosen': True}]
+        """
+        return cls([{name: _value(word) for name, word in row.items()} for row in csv.DictReader(io.StringIO(text))])
+
+
+def _value(word: str) -> Value:
+    if word in ("True", "False"):
+        return word == "True"
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(word)
+    return word
 
 
 Tables = Mapping[str, Table]
