@@ -24,6 +24,9 @@ Kind = Literal["tune", "train", "attack"]
 MEASURES: Mapping[Kind, Callable[[Experiment], list[Row]]] = {"attack": measure_attack}
 """What can be measured besides training: rows of a table, in the experiment of a configuration."""
 
+COLUMNS = {"cifar10-vgg": 4096}
+"""Features of datasets that are used as they are, for estimates of time."""
+
 RUNS_A_JOB = 6
 """More share more work, fewer are spread more evenly and lose less when interrupted."""
 
@@ -59,7 +62,7 @@ class Job:
 def _cost(kind: Kind, config: Config) -> float:
     training = config.training
     steps = training.local_steps * (training.rounds or training.total_time_s / training.deadline_s)
-    dimension = 4096 if config.data.dataset == "cifar10-vgg" else config.features.dimension
+    dimension = COLUMNS.get(config.data.dataset, config.features.dimension)
     rate = config.learning_rate
     return dimension * steps * (rate.tuning_share * len(rate.grid) if kind == "tune" else 1.0)
 

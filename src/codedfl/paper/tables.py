@@ -70,10 +70,10 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Table:
-        """Read what `to_csv` wrote.
+        r"""Read what `to_csv` wrote.
 
         Example:
-            >>> Table.from_csv("series,x,chosen\\nSCFL,0.5,True\\n").rows
+            >>> Table.from_csv("series,x,chosen\nSCFL,0.5,True\n").rows
             [{'series': 'SCFL', 'x': 0.5, 'chosen': True}]
         """
         return cls([{name: _value(word) for name, word in row.items()} for row in csv.DictReader(io.StringIO(text))])
