@@ -26,7 +26,7 @@ CODED, SERVER_BATCH = 10_000, 768
 PEER_ROUNDS = {"pfl": 60, "fedjax": 60, "flower": 20}
 
 
-ROUNDS_AT_ONCE = 4
+ROUNDS_AT_ONCE = 16
 """Rounds of one turn: the first after a change of contestant meets cold caches."""
 
 
@@ -124,7 +124,7 @@ def main() -> None:
     )
     cores = available_cores()
     one, peak = sgemm_gflops(1), sgemm_gflops(cores)
-    turns, samples = (10, 1000) if options.quick else (60, SAMPLES)
+    turns, samples = (10, 1000) if options.quick else (30, SAMPLES)
     rows = measure("W1", 2000, False, turns, samples, peak)
     plain, ours = rows[0]["rounds_per_second"], rows[-1]["rounds_per_second"]
     summary: dict[str, Any] = {
