@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from codedfl.experiment.figure import COLOURS
 from codedfl.experiment.png import new_figure
@@ -69,14 +69,15 @@ def draw_curves(tables: Tables) -> Figure:
     table = tables["mean-curves"]
     panels = table.distinct("panel")
     clocks = (
-        Axis("simulated training time (s), the paper's clock", column="time_s"),
-        Axis("simulated time with encoding and coded upload charged (s)", column="charged_s"),
+        Axis("simulated training time (s): the paper's clock", column="time_s"),
+        Axis("the same with encoding and upload charged (s)", column="charged_s"),
     )
     figure = new_figure(PANEL_WIDTH * len(panels) + 0.4, HEIGHT * len(clocks))
     for row, axis in enumerate(clocks):
         for place, panel in enumerate(panels):
             axes = figure.add_subplot(len(clocks), len(panels), row * len(panels) + place + 1)
             draw_lines(axes, table.where(panel=panel), axis, markers=False)
+            axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.set_ylim(*_limits([float(r["mean"]) for r in table.where(panel=panel) if _late(table, r)]))
             if row == 0:
                 axes.set_title(TITLES.get(str(panel), str(panel)), loc="left", fontsize=11)

@@ -1,0 +1,62 @@
+"""The committed results of the full reproduction: every verdict follows from a CSV file, and the page says what they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codedfl.paper import ITEMS
+from codedfl.paper.report import verdicts_markdown
+from codedfl.paper.reproduce import judge
+from codedfl.paper.tables import Table
+
+DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = DOCS / "reproduction"
+
+COMMITTED = [name for name in ITEMS if (RESULTS / name).is_dir()]
+
+everything = pytest.mark.parametrize("name", COMMITTED)
+
+
+def committed(name: str) -> dict[str, Table]:
+    return {path.stem: Table.from_csv(path.read_text()) for path in (RESULTS / name).glob("*.csv")}
+
+
+def verdicts(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((RESULTS / name / "verdicts.json").read_text())
+    return found
+
+
+@everything
+def test_every_verdict_follows_from_the_committed_numbers(name: str) -> None:
+    judged = [judgement.as_dict() for judgement in judge(ITEMS[name], committed(name)).judgements]
+    for found, kept in zip(judged, verdicts(name), strict=True):
+        assert {**found, "evidence": None} == {**kept, "evidence": None}
+        for one, other in zip(found["evidence"], kept["evidence"], strict=True):
+            assert (one["what"], one["finding"]) == (other["what"], other["finding"])
+            # Accuracies are written to six digits, and an interval is at most 4.3 times as wide as what it is made of.
+            assert all(one[key] == pytest.approx(other[key], abs=1e-5) for key in ("difference", "low", "high"))
+
+
+@everything
+def test_the_page_has_every_verdict_and_picture(name: str) -> None:
+    page = (DOCS / "reproduction.md").read_text()
+    assert f"codedfl paper {name}\n" in page
+    if ITEMS[name].draw:
+        assert f"(reproduction/{name}/figure.png)" in page
+        assert (RESULTS / name / "figure.svg").exists()
+    for line in verdicts_markdown(judge(ITEMS[name], committed(name)).judgements).splitlines():
+        assert line in page
+
+
+def test_it_was_a_full_reproduction_with_three_seeds() -> None:
+    kept = json.loads((RESULTS / "verdicts.json").read_text())
+    assert kept["about"]["seeds"] == [0, 1, 2]
+    assert not kept["about"]["quick"]
+    assert kept["verdicts"] == {name: verdicts(name) for name in COMMITTED}
+    for name in COMMITTED:
+        seeds = {row["seed"] for row in committed(name)["points"] if "seed" in row}
+        assert seeds in ({0, 1, 2}, set())
