@@ -60,14 +60,14 @@ def paper(
     )
     for each in done:
         each.write(folder / each.item.name)
-    about = _about(scope, time.perf_counter() - began)
-    write_atomically(folder / "verdicts.json", all_verdicts(done, about))
+    verdicts = all_verdicts(done, _about(scope, time.perf_counter() - began))
+    write_atomically(folder / "verdicts.json", verdicts)
     options = f"{' --quick' if quick else ''}{f' --seeds {seeds}' if seeds != 3 else ''}"
     write_atomically(
         folder / "report.md", report(done, "".join([options, *(f" --quirk {name}" for name in quirk or [])]))
     )
     if json_:
-        print(all_verdicts(done, about), end="")
+        print(verdicts, end="")
         return
     console = Console()
     console.print(verdicts_table(done))

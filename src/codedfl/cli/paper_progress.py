@@ -5,20 +5,19 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    Progress,
-    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
+from codedfl.cli.bars import Bars
 from codedfl.paper import Watcher
 
 STAGES = {"tune": "choosing step sizes", "train": "training", "attack": "attacking coded data"}
 
 
-class PaperProgress(Watcher):
+class PaperProgress(Bars, Watcher):
     """A bar for each stage with the time remaining; where there is no terminal, a line for each job.
 
     Args:
@@ -27,9 +26,9 @@ class PaperProgress(Watcher):
     """
 
     def __init__(self, console: Console, verbose: bool = True) -> None:
-        self.console = console
-        self.lines = verbose and not console.is_terminal
-        self.progress = Progress(
+        super().__init__(
+            console,
+            verbose,
             TextColumn("{task.description:<24}", markup=False),
             BarColumn(bar_width=28),
             TaskProgressColumn(),
@@ -37,17 +36,7 @@ class PaperProgress(Watcher):
             TextColumn("left:"),
             TimeRemainingColumn(elapsed_when_finished=False),
             TextColumn("{task.fields[note]}", markup=False),
-            console=console,
-            disable=not console.is_terminal,
         )
-        self.stage: TaskID | None = None
-
-    def __enter__(self) -> PaperProgress:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
 
     def on_plan(self, stage: str, cost: float, cached: int, runs: int) -> None:
         """Begin a bar."""

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from codedfl.cli.bars import Bars
 from codedfl.experiment import Experiment, Observer
 from codedfl.training import Callback, Evaluation, Evaluator, RunResult, Scheme, StepSizeChoice
 from codedfl.training import Progress as TrainingProgress
 
 
-class ProgressDisplay(Observer):
+class ProgressDisplay(Bars, Observer):
     """Shows what is going on: the stage, then a bar for each scheme with its score so far.
 
     Args:
@@ -21,25 +22,15 @@ class ProgressDisplay(Observer):
     """
 
     def __init__(self, console: Console, verbose: bool = True) -> None:
-        self.console = console
-        self.lines = verbose and not console.is_terminal
-        self.progress = Progress(
+        super().__init__(
+            console,
+            verbose,
             TextColumn("{task.description:<34}", markup=False),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
         )
-        self.stage: TaskID | None = None
-
-    def __enter__(self) -> ProgressDisplay:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
 
     def _show(self, text: str, total: int | None) -> TaskID:
         """Replace the line of the current stage."""

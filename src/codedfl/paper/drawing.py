@@ -72,14 +72,16 @@ def draw_curves(tables: Tables) -> Figure:
         Axis("simulated training time (s): the paper's clock", column="time_s"),
         Axis("the same with encoding and upload charged (s)", column="charged_s"),
     )
+    late = 0.1 * table.column("time_s").max()  # from where on the schemes differ
     figure = new_figure(PANEL_WIDTH * len(panels) + 0.4, HEIGHT * len(clocks))
-    for row, axis in enumerate(clocks):
+    for line, axis in enumerate(clocks):
         for place, panel in enumerate(panels):
-            axes = figure.add_subplot(len(clocks), len(panels), row * len(panels) + place + 1)
-            draw_lines(axes, table.where(panel=panel), axis, markers=False)
+            axes = figure.add_subplot(len(clocks), len(panels), line * len(panels) + place + 1)
+            own = table.where(panel=panel)
+            draw_lines(axes, own, axis, markers=False)
             axes.xaxis.set_major_locator(MaxNLocator(5))
-            axes.set_ylim(*_limits([float(r["mean"]) for r in table.where(panel=panel) if _late(table, r)]))
-            if row == 0:
+            axes.set_ylim(*_limits([float(row["mean"]) for row in own if float(row["time_s"]) >= late]))
+            if line == 0:
                 axes.set_title(TITLES.get(str(panel), str(panel)), loc="left", fontsize=11)
     return figure
 
@@ -165,12 +167,6 @@ def _row(figure: Figure, count: int) -> list[Axes]:
 
 def _colour(series: Value, place: int) -> str:
     return LINE_COLOURS.get(str(series), OTHER_COLOURS[place % len(OTHER_COLOURS)])
-
-
-def _late(table: Table, row: object) -> bool:
-    """Whether a point of a curve lies in the last nine tenths of the time, where the schemes differ."""
-    assert isinstance(row, dict)
-    return bool(row["time_s"] >= 0.1 * table.column("time_s").max())
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
