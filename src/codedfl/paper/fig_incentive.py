@@ -15,7 +15,7 @@ from codedfl.paper.runs import Run, run_of
 from codedfl.paper.setups import CIFAR10, Scope
 from codedfl.paper.tables import Table, Tables
 
-REWARDS = {"cifar10": (70.0, 100.0, 120.0), "digits": (100.0, 160.0, 220.0)}
+REWARDS = {"cifar10": (70.0, 80.0, 90.0, 100.0, 110.0, 120.0), "digits": (100.0, 160.0, 220.0)}
 CONTRACT, STACKELBERG, NONE = "SCFL, contract", "SCFL, Stackelberg", "no incentive (FedAvg)"
 DEFAULT, HALF = "default channel", "50% stragglers"
 MENU_REWARD = 100.0
