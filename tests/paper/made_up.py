@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import numpy as np
+
 from codedfl.experiment import Config
 from codedfl.paper import Cache, Item, Means, Outcomes, Reproduction, Scope, reproduce
 from codedfl.paper.jobs import Kind
@@ -86,7 +88,7 @@ class MadeUp(Means):
 
     Args:
         world: the accuracy of every run; a little that differs between seeds is added.
-        protection: how much larger the error of an attack is with noise.
+        protection: how much larger the error of an attack is with noise; if it is not, there are no limits either.
     """
 
     world: World = lambda _: 0.9
@@ -101,7 +103,26 @@ class MadeUp(Means):
         )
 
     def measure(self, kind: Kind, configs: Sequence[Config], scope: Scope) -> list[Row]:
-        assert kind == "attack"
+        return self._limits(configs, scope) if kind == "limits" else self._errors(configs, scope)
+
+    def _limits(self, configs: Sequence[Config], scope: Scope) -> list[Row]:
+        """Return limits that are optimal and the better the less noise there is; points to run away from where noise helps."""
+        return [
+            {
+                "panel": config.data.dataset,
+                "seed": seed,
+                "limit_accuracy": 0.9 / (1 + 0.01 * float(np.mean(config.coding.noise_variance)) + 1e-5 * seed),
+                "guessing": 0.1,
+                "excess_loss": 1e-5 * seed,
+                "least_eigenvalue": math.copysign(2.0, self.protection),
+                "smoothness": 1000.0,
+                "steps": 5000,
+            }
+            for config in configs
+            for seed in scope.seeds
+        ]
+
+    def _errors(self, configs: Sequence[Config], scope: Scope) -> list[Row]:
         rows: list[Row] = []
         for config in configs:
             noisy = config.coding.noise_variance != 0.0

@@ -21,6 +21,7 @@ from tests.paper.made_up import World, made_up, record
 QUICK, FULL = Scope(quick=True), Scope()
 SCOPES = pytest.mark.parametrize("scope", [QUICK, FULL], ids=["quick", "full"])
 EVERY_ITEM = pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
+FIGURES = [name for name in ITEMS if name.startswith("fig-")]
 RANKS = {
     "SCFL": 0.95,
     "SCFL (b=32)": 0.93,
@@ -72,6 +73,7 @@ WORLDS: dict[str, World] = {
     "fig-coded-samples": coded_samples,
     "fig-incentive": incentive,
     "attack": lambda _: 0.9,
+    "limits": lambda _: 0.9,
 }
 """For every figure a world in which all that the paper says about it is so."""
 
@@ -96,13 +98,13 @@ def test_names_places_and_titles_are_unique() -> None:
         [item.place for item in ITEMS.values()],
         [item.title for item in ITEMS.values()],
     ):
-        assert len(set(words)) == len(words) == 10
+        assert len(set(words)) == len(words) == 11
 
 
 def test_figures_2_to_8_and_the_tables_are_all_there() -> None:
     places = {item.place for item in ITEMS.values()}
     assert {f"Fig. {number}" for number in range(2, 9)} <= places
-    assert {"Table I", "Table III (appendix)", "Sec. VI-B"} <= places
+    assert {"Table I", "Table III (appendix)", "Sec. VI-B", "Remark 1"} <= places
 
 
 @SCOPES
@@ -131,6 +133,8 @@ def test_figures_share_runs() -> None:
     assert set(overhead_runs) <= set(convergence_runs)
     fedavg = [run for run in ITEMS["fig-incentive"].runs(FULL) if run.series == "no incentive (FedAvg)"]
     assert len({content_key("train", run.config) for run in fedavg}) == 2 < len(fedavg)
+    elsewhere = {content_key("train", run.config) for name in FIGURES for run in ITEMS[name].runs(FULL)}
+    assert {content_key("train", run.config) for run in ITEMS["limits"].runs(FULL)} <= elsewhere
 
 
 @pytest.mark.parametrize("scope", [QUICK, FULL, Scope(seeds=(3,))], ids=["quick", "full", "one-seed"])
@@ -264,3 +268,21 @@ def test_updates_cost_what_the_rounds_cost() -> None:
 
 def test_overhead_is_not_judged_where_nothing_is_printed() -> None:
     assert made_up(OVERHEAD, QUICK).judgements == []
+
+
+def test_a_direction_grows_by_the_step_times_its_eigenvalue_in_every_step() -> None:
+    """Runs have eta = 0.5 / L, and the made-up limits L = 1000, an eigenvalue of -2 and 5000 steps."""
+    points = made_up(ITEMS["limits"], QUICK, protection=-1.0).tables["points"]
+    assert set(points.column("e_foldings")) == {0.5 / 1000 * 5000 * 2}
+    assert set(points.column("limit_accuracy")) == {0.1}
+    assert not points.column("stable").any()
+
+
+def test_a_limit_that_does_not_exist_is_not_compared_with_the_optimum() -> None:
+    done = made_up(ITEMS["limits"], QUICK, protection=-1.0)
+    assert {each.claim for each in done.judgements} == {
+        "with decreasing steps SCFL converges",
+        "adding stronger noise degrades the learned model",
+    }
+    assert done.tables["limits"].rows == []
+    assert done.figure() is not None

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import codedfl
-from codedfl.experiment import Config, tune
+from codedfl.experiment import Config, build_experiment, tune
 from codedfl.experiment.sweep import family_key
 from codedfl.paper import ITEMS, Scope
 from codedfl.paper.jobs import RUNS_A_JOB, Job, _data, carry_out, plan_jobs, read_choice
 from codedfl.paper.runs import Record, content_key, with_data_dir, with_scale, with_seed
 from codedfl.paper.setups import DIGITS
 from codedfl.parallel import one_blas_thread
+from codedfl.schemes import make_scheme
 from tests.paper.made_up import small_run
 
 ROUNDING = 5 * 5 * (30 + 236) * float(np.finfo(np.float32).eps)
@@ -184,3 +185,34 @@ def test_an_attack_is_measured_with_and_without_noise() -> None:
         assert (quiet["panel"], quiet["seed"], quiet["baseline"]) == ("digits", 0, noisy["baseline"])
         assert (quiet["feasible"], quiet["oracle"]) != (noisy["feasible"], noisy["oracle"])
     assert found["0.0"][0]["oracle"] < 0.5 * found["20.0"][0]["oracle"], "where there is most left to find out"
+
+
+def test_limits_are_measured_where_the_mean_update_vanishes() -> None:
+    """Against the update itself: all rows of devices, weighted by arrival, and the coded data that the run would draw."""
+    changes: dict[str, Any] = {"data__devices": 6, "features__dimension": 20, "coding__coded_samples": 400}
+    for name in ("scfl", "dp-cfl", "fedavg"):
+        config = DIGITS.changed(schemes=[name], **changes)
+        ((found,),) = carry_out("limits", Job("limits", {"a": config}).plain_runs(), "").values()
+        setting = build_experiment(config).setting
+        prepared = make_scheme(name).prepare(setting)
+        p = prepared.device.arrivals.probability if name == "fedavg" else np.full(6, {"scfl": 0.5, "dp-cfl": 0.0}[name])
+        hessian, target = np.zeros((20, 20)), np.zeros((20, 10))
+        for device in range(6):
+            X, Y = (matrix.astype(float) for matrix in setting.federation.device(device))
+            hessian += p[device] * X.T @ X
+            target += p[device] * X.T @ Y
+        if name != "fedavg":
+            (coded,) = prepared.coded
+            X, Y, share = coded.features.astype(float), coded.labels.astype(float), {"scfl": 0.5, "dp-cfl": 1.0}[name]
+            made_up_for = coded.noise_variance * np.eye(20) if name == "scfl" else 0.0
+            hessian += share * (X.T @ X / 400 - made_up_for)
+            target += share * X.T @ Y / 400
+        W = np.linalg.solve(hessian, target)
+        test_X, test_Y = setting.federation.test_features, setting.federation.test_labels
+        assert found["limit_accuracy"] == np.mean((test_X @ W).argmax(1) == test_Y.argmax(1))
+        X, Y = (getattr(setting.federation, part).astype(float) for part in ("features", "labels"))
+        loss, least = np.sum((X @ W - Y) ** 2), np.sum((X @ np.linalg.lstsq(X, Y)[0] - Y) ** 2)
+        assert found["excess_loss"] == pytest.approx(loss / least - 1, rel=1e-5)
+        assert found["least_eigenvalue"] == pytest.approx(np.linalg.eigvalsh(hessian)[0], rel=1e-5)
+        assert found["smoothness"] == pytest.approx(np.linalg.eigvalsh(X.T @ X)[-1], rel=1e-6)
+        assert (found["guessing"], found["steps"]) == (0.1, 5 * 100)

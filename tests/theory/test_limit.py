@@ -13,7 +13,7 @@ from codedfl.arrays import BoolArray, FloatArray
 from codedfl.coding import CodedData, Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
 from codedfl.schemes import scfl
-from codedfl.theory import Round, limit_error, limit_point
+from codedfl.theory import Round, arrival_limit_point, coded_limit_point, limit_error, limit_point
 from codedfl.training.lockstep import Standing, advance
 from tests.problems import ALWAYS_DBM, make_setting
 from tests.reference.theory_variance import server_variance
@@ -67,6 +67,34 @@ def test_devices_alone_end_at_the_optimum() -> None:
     limit = limit_point(round.gram, draw_code(round, rng), 1.0)
     np.testing.assert_allclose(limit.model, round.gram.optimum, rtol=1e-9)
     assert limit.gap == pytest.approx(0.0, abs=1e-12)
+
+
+def test_fedavg_ends_where_the_gradients_that_arrive_cancel() -> None:
+    rng = np.random.default_rng(0)
+    round = random_round(rng, (9, 7, 8))
+    limit = arrival_limit_point(round.gram, round.parts, round.arrival_probability)
+    arriving = sum(
+        p * part.features.T @ (part.features @ limit.model - part.labels)
+        for p, part in zip(round.arrival_probability, round.parts, strict=True)
+    )
+    np.testing.assert_allclose(arriving, 0.0, atol=1e-10)
+    assert limit.stable
+    assert limit.gap > 1e-3
+    everyone = arrival_limit_point(round.gram, round.parts, np.ones(3))
+    np.testing.assert_allclose(everyone.model, round.gram.optimum, rtol=1e-9)
+    with pytest.raises(InputError, match=r"2 value\(s\) for 3 device"):
+        arrival_limit_point(round.gram, round.parts, np.ones(2))
+
+
+def test_dp_cfl_ends_at_least_squares_on_coded_data() -> None:
+    rng = np.random.default_rng(0)
+    round = random_round(rng, (9, 7, 8), coded_samples=40)
+    coded = draw_code(round, rng)
+    limit = coded_limit_point(round.gram, coded)
+    np.testing.assert_allclose(limit.model, np.linalg.lstsq(coded.features, coded.labels)[0], rtol=1e-9)
+    eigenvalues = np.linalg.svd(coded.features, compute_uv=False) ** 2 / 40
+    assert limit.least_eigenvalue == pytest.approx(eigenvalues.min(), rel=1e-9)
+    assert limit.gap == pytest.approx(round.gram.loss(limit.model) - round.gram.loss(round.gram.optimum), rel=1e-9)
 
 
 @pytest.mark.parametrize("participants", [None, np.array([True, False, True, True])], ids=["all", "some"])

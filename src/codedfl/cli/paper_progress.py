@@ -14,7 +14,12 @@ from rich.progress import (
 from codedfl.cli.bars import Bars
 from codedfl.paper import Watcher
 
-STAGES = {"tune": "choosing step sizes", "train": "training", "attack": "attacking coded data"}
+STAGES = {
+    "tune": "choosing step sizes",
+    "train": "training",
+    "attack": "attacking coded data",
+    "limits": "solving for limits",
+}
 
 
 class PaperProgress(Bars, Watcher):

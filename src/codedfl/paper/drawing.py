@@ -30,6 +30,8 @@ LINE_COLOURS = {
 OTHER_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = "osD^vP"
 PANEL_WIDTH, HEIGHT = 4.6, 3.7
+GUESSING = 0.2
+"""Accuracies up to this are not worth a scale that shows them beside others."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,47 @@ def draw_attack(tables: Tables) -> Figure:
         axes.set_title(title, loc="left", fontsize=11)
         _finish(axes)
     return figure
+
+
+def draw_limits(tables: Tables) -> Figure:
+    """Draw measured accuracies, those of the limits dashed, and accuracy against how often the worst direction grew e-fold."""
+    from codedfl.paper.limits import BUDGET, CODED, STRAGGLERS
+
+    axis_of = {
+        BUDGET: Axis("MI-DP budget of every device (bits)"),
+        STRAGGLERS: Axis("expected share of stragglers", percent=True),
+        CODED: Axis("coded samples of a device", logarithmic=True),
+    }
+    figure = new_figure(PANEL_WIDTH * 2 + 0.4, 2 * HEIGHT)
+    places = [figure.add_subplot(2, 2, place + 1) for place in range(4)]
+    for letter, axes, (panel, axis) in zip("abc", places, axis_of.items(), strict=False):
+        own, limits = tables["summary"].where(panel=panel), tables["limits"].where(panel=panel)
+        draw_lines(axes, own, axis, markers=True)
+        for place, series in enumerate(limits.distinct("series")):
+            line = limits.where(series=series)
+            axes.plot(line.column("x"), line.column("mean"), "--", color=_colour(series, place), linewidth=1)
+        axes.set_ylim(
+            *_limits([float(row["mean"]) for table in (own, limits) for row in table if float(row["mean"]) > GUESSING])
+        )
+        axes.set_title(f"({letter}) {panel}; limits dashed", loc="left", fontsize=11)
+    _draw_growth(places[3], tables["points"].where(series="SCFL"))
+    return figure
+
+
+def _draw_growth(axes: Axes, points: Table) -> None:
+    """Draw accuracy against how often the worst direction grew e-fold, a point for each run."""
+    for colour, marker, panel in zip(OTHER_COLOURS, MARKERS, points.distinct("panel"), strict=False):
+        own = points.where(panel=panel)
+        axes.plot(
+            own.column("e_foldings"), own.column("accuracy"), marker, color=colour, markersize=4.5, label=str(panel)
+        )
+    axes.axvline(0.0, color="#333333", linewidth=1, linestyle=":")
+    axes.set_xscale("symlog", linthresh=1.0)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("e-foldings of the worst direction in the time of the run")
+    axes.set_ylabel("test accuracy of SCFL")
+    axes.set_title("(d) right of the dotted line there is no limit", loc="left", fontsize=11)
+    _finish(axes)
 
 
 def draw_lines(axes: Axes, table: Table, axis: Axis, *, markers: bool, title: str = "test accuracy") -> None:

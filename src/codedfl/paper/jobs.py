@@ -13,15 +13,15 @@ from typing import Any, Literal
 from codedfl.experiment import Config, Experiment, build_experiment, parse_config, sweep, tune
 from codedfl.experiment.config import DataConfig, FeaturesConfig
 from codedfl.experiment.sweep import family_key
-from codedfl.paper.measures import measure_attack
+from codedfl.paper.measures import measure_attack, measure_limit
 from codedfl.paper.runs import Record, with_data_dir
 from codedfl.paper.tables import Row
 from codedfl.parallel import one_blas_thread
 from codedfl.training import StepSizeChoice, Trial
 
-Kind = Literal["tune", "train", "attack"]
+Kind = Literal["tune", "train", "attack", "limits"]
 
-MEASURES: Mapping[Kind, Callable[[Experiment], list[Row]]] = {"attack": measure_attack}
+MEASURES: Mapping[Kind, Callable[[Experiment], list[Row]]] = {"attack": measure_attack, "limits": measure_limit}
 """What can be measured besides training: rows of a table, in the experiment of a configuration."""
 
 COLUMNS = {"cifar10-vgg": 4096}

@@ -12,6 +12,7 @@ from codedfl.paper.fig_stragglers import FIG_STRAGGLERS
 from codedfl.paper.fig_tau import FIG_TAU
 from codedfl.paper.fig_tradeoff import FIG_TRADEOFF
 from codedfl.paper.item import Item
+from codedfl.paper.limits import LIMITS
 from codedfl.paper.overhead import OVERHEAD
 from codedfl.paper.table_lambda import TABLE_LAMBDA
 from codedfl.paper.table_schemes import TABLE_SCHEMES
@@ -29,5 +30,6 @@ ITEMS: Mapping[str, Item] = {
         TABLE_SCHEMES,
         TABLE_LAMBDA,
         OVERHEAD,
+        LIMITS,
     )
 }

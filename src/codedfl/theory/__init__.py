@@ -8,7 +8,14 @@ checks all of them by Monte Carlo.
 from codedfl.theory.bounds import GapBound, device_bound, gap_bound, server_bound
 from codedfl.theory.constants import Constants, largest_residual, measure_constants
 from codedfl.theory.drift import accumulated_descent, device_drift, server_drift
-from codedfl.theory.limit import LimitError, LimitPoint, limit_error, limit_point
+from codedfl.theory.limit import (
+    LimitError,
+    LimitPoint,
+    arrival_limit_point,
+    coded_limit_point,
+    limit_error,
+    limit_point,
+)
 from codedfl.theory.moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
 from codedfl.theory.round import Round
 from codedfl.theory.simulation import SimulatedRuns, simulate_round, simulate_runs
@@ -26,7 +33,9 @@ __all__ = [
     "RoundVariance",
     "SimulatedRuns",
     "accumulated_descent",
+    "arrival_limit_point",
     "best_weight",
+    "coded_limit_point",
     "cross_moment",
     "device_bound",
     "device_drift",

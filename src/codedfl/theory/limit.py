@@ -1,11 +1,13 @@
-"""Where SCFL ends: ``G`` and ``N`` are drawn once, so their error never averages out and a floor remains.
+"""Where training ends: the model at which the mean update of a scheme vanishes, in closed form.
 
-With coded Hessian ``H~ = X~^T X~ / c - sigma^2 I`` the update vanishes at the solution of
+In SCFL ``G`` and ``N`` are drawn once, so their error never averages out and a floor remains. With coded Hessian
+``H~ = X~^T X~ / c - sigma^2 I`` the update vanishes at the solution of
 ``(w H + (1 - w) H~) W = w X^T Y + (1 - w) X~^T Y~ / c``, not at ``W*``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +26,13 @@ SINGULAR = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class LimitPoint:
-    """The point where the mean update of SCFL is zero, for coded data that has been drawn.
+    """The point where the mean update of a scheme is zero, for coded data that has been drawn.
 
     Args:
         model: ``W``, (d, o).
         gap: ``f(W) - f(W*)``.
-        least_eigenvalue: of the Hessian ``w H + (1 - w) H~`` that training sees; SCFL runs away from the point if it is negative.
+        least_eigenvalue: of the Hessian that training sees, ``w H + (1 - w) H~`` for SCFL; training runs away from the point if
+            it is negative.
     """
 
     model: FloatArray
@@ -67,10 +70,50 @@ def limit_point(gram: Gram, coded: CodedData, device_weight: float = 0.5, coded_
     hessian = seen.features / c - coded.noise_variance * np.eye(gram.dimension) - coded_gram.features
     hessian = gram.features + (1 - w) * hessian
     target = gram.cross + (1 - w) * (seen.cross / c - coded_gram.cross)
+    return _limit(gram, hessian, target)
+
+
+def coded_limit_point(gram: Gram, coded: CodedData) -> LimitPoint:
+    """Solve for the limit of DP-CFL, least squares on the coded data: ``X~^T X~ W = X~^T Y~``.
+
+    Args:
+        gram: second moments of the data of all devices.
+        coded: the coded data at the server.
+    """
+    seen = compute_gram([Rows(coded.features, coded.labels)])
+    return _limit(gram, seen.features / len(coded), seen.cross / len(coded))
+
+
+def arrival_limit_point(gram: Gram, parts: Sequence[Rows], arrival_probability: FloatArray) -> LimitPoint:
+    """Solve for the limit of FedAvg, which leans towards devices that arrive: ``(sum_i p_i H_i) W = sum_i p_i X_i^T Y_i``.
+
+    Args:
+        gram: second moments of the data of all devices.
+        parts: the samples of each device.
+        arrival_probability: ``p_i``, (N,).
+
+    Example:
+        >>> parts = [Rows(np.ones((1, 1)), np.array([[value]])) for value in (0.0, 1.0)]
+        >>> arrival_limit_point(compute_gram(parts), parts, np.array([0.2, 0.6])).model.tolist()
+        [[0.75]]
+    """
+    if len(parts) != len(arrival_probability):
+        raise InputError(f"arrival_probability has {len(arrival_probability)} value(s) for {len(parts)} device(s).")
+    seen = compute_gram(
+        [
+            Rows(part.features, part.labels, np.full(len(part), np.sqrt(p)))
+            for part, p in zip(parts, arrival_probability, strict=True)
+        ]
+    )
+    return _limit(gram, seen.features, seen.cross)
+
+
+def _limit(gram: Gram, hessian: FloatArray, target: FloatArray) -> LimitPoint:
+    """Solve ``hessian W = target``."""
     eigenvalues = scipy.linalg.eigvalsh(hessian)
     if np.abs(eigenvalues).min() <= SINGULAR * np.abs(eigenvalues).max():
         raise InputError(
-            "the Hessian that SCFL sees is singular, so there is no single limit point: use fewer features or more samples."
+            "the Hessian that training sees is singular, so there is no single limit point: use fewer features or more samples."
         )
     model: FloatArray = scipy.linalg.solve(hessian, target, assume_a="sym")
     return LimitPoint(model, gram.gap(model), float(eigenvalues[0]))
