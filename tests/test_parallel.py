@@ -110,10 +110,33 @@ def test_no_workers_are_refused(count: int) -> None:
         Workers(count)
 
 
-def test_blas_is_held_to_one_thread_and_let_go() -> None:
-    def blas_threads() -> list[int]:
-        return [info["num_threads"] for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
+def blas_threads() -> list[int]:
+    return [info["num_threads"] for info in threadpoolctl.threadpool_info() if info["user_api"] == "blas"]
 
+
+def test_blas_is_held_until_the_last_thread_lets_it_go() -> None:
+    """Two blocks overlap, and the one that began first ends first."""
+    inside, may_end = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with one_blas_thread():
+            inside.set()
+            assert may_end.wait(60)
+
+    with one_blas_thread():  # looks for all libraries, and so loads those that are not there yet
+        pass
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):  # by which this thread alone is obeyed by threadpoolctl
+        thread = threading.Thread(target=first)
+        thread.start()
+        assert inside.wait(60)
+        with one_blas_thread():
+            may_end.set()
+            thread.join(60)
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {2}
+
+
+def test_blas_is_held_to_one_thread_and_let_go() -> None:
     with one_blas_thread():  # looks for all libraries, and so loads those that are not there yet
         pass
     before = blas_threads()

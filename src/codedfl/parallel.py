@@ -10,11 +10,12 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from threading import Lock
 from typing import Generic, TypeVar
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 from codedfl._checks import require_at_least
 
@@ -27,18 +28,53 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Hold every BLAS library of this process to one thread for the duration of a ``with`` block."""
-    limits: AbstractContextManager[object] = _blas_libraries().limit(limits=1, user_api="blas")
-    return limits
+class _OneBlasThread:
+    """A limit for the whole process, set by the first who needs it and lifted by the last, in whatever threads they are."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._before: list[int] = []
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        with self._lock:
+            if self._holders == 0:
+                self._before = [library.num_threads for library in _blas_libraries()]
+                self._set([1] * len(self._before))
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    self._set(self._before)
+
+    @staticmethod
+    def _set(threads: list[int]) -> None:
+        for library, count in zip(_blas_libraries(), threads, strict=True):
+            # From 3.8 on threadpoolctl obeys only the first thread that has ever set a limit, and ignores all others silently.
+            getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
+
+
+_one_blas_thread = _OneBlasThread()
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Hold every BLAS library of this process to one thread for the duration of a ``with`` block.
+
+    Blocks may be nested, and may overlap in several threads: the limit holds until the last of them ends.
+    """
+    return _one_blas_thread.held()
 
 
 @cache
-def _blas_libraries() -> ThreadpoolController:
+def _blas_libraries() -> list[LibController]:
     """Find the libraries once: looking through everything that is loaded takes far longer than setting a limit."""
     import scipy.linalg  # noqa: F401 (brings a BLAS of its own, which must be found too)
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 class Workers:
