@@ -155,32 +155,65 @@ def test_a_spoilt_file_of_the_cache_is_refused_by_name(cli: Cli) -> None:
     cli(*FIGURE, "--cache", "kept").assert_refused(str(spoilt), "delete it")
 
 
-def test_progress_is_a_line_for_each_job_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that is set by hand."""
+    now = [0.0]
+    monkeypatch.setattr("codedfl.cli.paper_progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_progress_is_a_line_for_each_job_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], clock: list[float]
+) -> None:
     with PaperProgress(Console(width=80)) as progress:
-        progress.on_job("too early", 1.0)
-        progress.on_plan("train", 4.0, 3, 5)
-        progress.on_job("train 1 on digits, seed 0", 1.0)
-        progress.on_job("train 1 on digits, seed 1", 3.0)
+        progress.on_outlook(10.0)
+        progress.on_plan("tune", 2.0, 3, 5)
+        clock[0] = 60.0
+        progress.on_job("tune 2 on digits, seed 0", 2.0)
+        progress.on_plan("train", 8.0, 3, 5)
+        clock[0] = 300.0
+        progress.on_job("train 2 on digits, seed 0", 8.0)
+        progress.on_outlook(4.0)
+        progress.on_plan("train", 4.0, 4, 5)
+        clock[0] = 360.0
+        progress.on_job("train 1 on digits, seed 1", 2.0)
     assert capsys.readouterr().out.splitlines() == [
+        "choosing step sizes: 2 of 5 runs to do",
+        "tune 2 on digits, seed 0 done, 20% of all, 0:04:00 left",
         "training: 2 of 5 runs to do",
-        "train 1 on digits, seed 0 done, 25%",
-        "train 1 on digits, seed 1 done, 100%",
+        "train 2 on digits, seed 0 done, 100% of all, 0:00:00 left",
+        "training: 1 of 5 runs to do",
+        "train 1 on digits, seed 1 done, 86% of all, 0:01:00 left",
     ]
 
 
 def test_quiet_progress_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with PaperProgress(Console(width=80), verbose=False) as progress:
+        progress.on_outlook(4.0)
         progress.on_plan("tune", 4.0, 0, 5)
         progress.on_job("tune 1 on digits, seed 0", 4.0)
     assert capsys.readouterr().out == ""
 
 
-def test_a_terminal_gets_a_bar_for_each_stage() -> None:
+def test_a_terminal_gets_one_bar_for_the_whole(clock: list[float]) -> None:
     log = io.StringIO()
     console = Console(width=120, force_terminal=True, file=log)
     with PaperProgress(console) as progress:
-        for stage in ("tune", "train", "attack"):
+        progress.on_outlook(16.0)
+        for stage in ("tune", "train", "attack", "limits"):
             progress.on_plan(stage, 4.0, 0, 5)
+            clock[0] += 90.0
             progress.on_job("a job [with brackets]", 4.0)
-    for words in ("choosing step sizes", "training", "attacking coded data", "100%", "[with brackets]"):
-        assert words in log.getvalue()
+            progress.progress.refresh()
+    words = ("choosing step sizes", "training", "attacking coded data", "solving for limits", "[with brackets]")
+    for word in (*words, "25%", "50%", "75%", "100%", "0:04:30 left", "0:01:30 left", "0:00:00 left"):
+        assert word in log.getvalue()
+
+
+def test_where_all_is_known_there_is_no_bar() -> None:
+    log = io.StringIO()
+    with PaperProgress(Console(width=120, force_terminal=True, file=log)) as progress:
+        progress.on_outlook(0.0)
+        progress.on_plan("train", 0.0, 5, 5)
+    assert "training" not in log.getvalue()

@@ -9,6 +9,7 @@ from typing import Any
 import joblib
 import pytest
 
+from codedfl.experiment import Config
 from codedfl.paper import Cache, Means, Outcomes, Scope, Watcher
 from codedfl.paper import jobs as jobs_module
 from codedfl.paper.attack import ATTACK
@@ -153,7 +154,10 @@ def test_a_dask_cluster_gives_the_same_records(tmp_path: Path, expected: Outcome
 class Diary(Watcher):
     def __init__(self) -> None:
         self.plans: list[tuple[str, int, int]] = []
-        self.planned = self.done = 0.0
+        self.planned = self.done = self.expected = 0.0
+
+    def on_outlook(self, cost: float) -> None:
+        self.expected += cost
 
     def on_plan(self, stage: str, cost: float, cached: int, runs: int) -> None:
         self.plans.append((stage, cached, runs))
@@ -174,6 +178,29 @@ def test_a_watcher_hears_of_every_stage_and_job(tmp_path: Path) -> None:
     means.carry_out(RUNS, TWO_SEEDS)
     assert diary.plans[2:] == [("tune", 4, 4), ("train", 4, 8)]
     assert diary.planned == pytest.approx(diary.done)
+
+
+def test_the_outlook_is_what_will_have_to_be_done(tmp_path: Path) -> None:
+    diary = Diary()
+    means = Means(Cache(tmp_path), processes=1, watcher=diary)
+    attacks: dict[Kind, list[Config]] = {"attack": [RUNS[0].config]}
+    before = means.outlook([*RUNS, *RUNS], attacks, TWO_SEEDS)
+    means.carry_out(RUNS, TWO_SEEDS)
+    left = means.outlook(RUNS, attacks, TWO_SEEDS)
+    assert before - left == pytest.approx(diary.done)
+    means.measure("attack", attacks["attack"], TWO_SEEDS)
+    assert before == pytest.approx(diary.done)
+    assert means.outlook(RUNS, attacks, TWO_SEEDS) == 0
+
+
+def test_what_must_be_repeated_is_added_to_the_outlook(tmp_path: Path) -> None:
+    diary = Diary()
+    run = small_run(learning_rate__grid=(1e7, 1e6, 1e5))
+    choose(Cache(tmp_path), run, 1e7)
+    means, scope = Means(Cache(tmp_path), processes=1, watcher=diary), Scope(quick=True, seeds=(0,))
+    before = means.outlook([run], {}, scope)
+    means.carry_out([run], scope)
+    assert before + diary.expected == pytest.approx(diary.done) == pytest.approx(3 * before)
 
 
 def choose(cache: Cache, run: Run, scale: float) -> None:

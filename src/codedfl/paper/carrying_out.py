@@ -25,6 +25,9 @@ Outcome = TypeVar("Outcome")
 class Watcher:
     """Someone who is told how far it is; this one does nothing about it."""
 
+    def on_outlook(self, cost: float) -> None:
+        """Run before everything with what all of it will cost, and again whenever there turns out to be so much more to do."""
+
     def on_plan(self, stage: str, cost: float, cached: int, runs: int) -> None:
         """Run before a stage, with what its jobs will cost and how many of its runs are there already."""
 
@@ -105,6 +108,27 @@ class Means:
             if not any(smaller):
                 return records
             configs = [slower or config for slower, config in zip(smaller, configs, strict=True)]
+            self.watcher.on_outlook(self._cost("train", configs))
+
+    def outlook(self, runs: Iterable[Run], measured: Mapping[Kind, Sequence[Config]], scope: Scope) -> float:
+        """Return what runs and measurements will cost, but for what is known and for runs that will have to be repeated."""
+        searches, trainings = [], []
+        for run in runs:
+            search = with_seed(run.config, scope.seeds[0])
+            choice = self._known(content_key("tune", search), read_choice)
+            searches.append(search)
+            config = with_scale(run.config, choice.scale) if choice else run.config
+            trainings += [with_seed(config, seed) for seed in scope.seeds]
+        others = {
+            kind: [with_seed(config, seed) for config in own for seed in scope.seeds] for kind, own in measured.items()
+        }
+        to_do: Mapping[Kind, Sequence[Config]] = {"tune": searches, "train": trainings, **others}
+        return sum(self._cost(kind, configs) for kind, configs in to_do.items())
+
+    def _cost(self, kind: Kind, configs: Sequence[Config]) -> float:
+        """Return what is to be done for outcomes that are not known."""
+        missing = {key: config for config in configs if self.cache.get(key := content_key(kind, config)) is None}
+        return Job(kind, missing).cost
 
     def measure(self, kind: Kind, configs: Sequence[Config], scope: Scope) -> list[Row]:
         """Measure something in every configuration for all seeds, and return the rows of all of them."""

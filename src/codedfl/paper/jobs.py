@@ -27,6 +27,9 @@ MEASURES: Mapping[Kind, Callable[[Experiment], list[Row]]] = {"attack": measure_
 COLUMNS = {"cifar10-vgg": 4096}
 """Features of datasets that are used as they are, for estimates of time."""
 
+COST_OF_A_PRODUCT: Mapping[Kind, float] = {"limits": 1.5e-4, "attack": 1.2e-3}
+"""How long measurements take, for each of the ``c d^2`` products that the second moments of coded data need."""
+
 RUNS_A_JOB = 6
 """More share more work, fewer are spread more evenly and lose less when interrupted."""
 
@@ -61,8 +64,10 @@ class Job:
 
 def _cost(kind: Kind, config: Config) -> float:
     training = config.training
-    steps = training.local_steps * (training.rounds or training.total_time_s / training.deadline_s)
     dimension = COLUMNS.get(config.data.dataset, config.features.dimension)
+    if kind in COST_OF_A_PRODUCT:
+        return COST_OF_A_PRODUCT[kind] * config.coding.coded_samples * dimension**2
+    steps = training.local_steps * (training.rounds or training.total_time_s / training.deadline_s)
     rate = config.learning_rate
     return dimension * steps * (rate.tuning_share * len(rate.grid) if kind == "tune" else 1.0)
 

@@ -102,12 +102,16 @@ def reproduce(items: Sequence[Item], scope: Scope, means: Means) -> list[Reprodu
         ('these values of lambda lead to these noise variances', 'confirmed')
     """
     runs = {item.name: item.runs(scope) for item in items}
-    outcomes = means.carry_out([run for own in runs.values() for run in own], scope)
+    everything = [run for own in runs.values() for run in own]
+    measured = {cast(Kind, item.name): configs for item in items if (configs := item.measured(scope))}
+    means.watcher.on_outlook(means.outlook(everything, measured, scope))
+    outcomes = means.carry_out(everything, scope)
     done = []
     for item in items:
         own = outcomes.of(runs[item.name])
-        if configs := item.measured(scope):
-            own = replace(own, measured=means.measure(cast(Kind, item.name), configs, scope))
+        kind = cast(Kind, item.name)
+        if kind in measured:
+            own = replace(own, measured=means.measure(kind, measured[kind], scope))
         done.append(judge(item, item.tables(scope, own)))
     return done
 
