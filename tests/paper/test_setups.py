@@ -106,6 +106,18 @@ def test_the_quirk_of_the_server_batch_changes_it_and_nothing_else() -> None:
     assert [setup.config for setup in quirky.setups] == [quirky.only(s).config for s in (MNIST, CIFAR10)]
 
 
+def test_the_quirk_of_the_deadline_is_about_mnist_alone() -> None:
+    """NOTES: the printed b_s = 499 is what the server's MAC rate allows in 6.5 s."""
+    quirky = Scope(quirks=frozenset({"mnist-deadline"}))
+    mnist, cifar10 = quirky.setups
+    assert differences(MNIST.config, mnist.config) == {"training.deadline_s": (10.0, 6.5)}
+    assert cifar10 is CIFAR10
+    macs = 5 * 2 * 2000 * 10  # tau steps of N_MAC = 2 d o for a sample
+    assert int(mnist.config.training.deadline_s * 15_360_000 / macs) == 499
+    both = Scope(quirks=frozenset({"mnist-deadline", "model-server-batch"})).only(MNIST).config
+    assert (both.training.deadline_s, both.training.server_batch) == (6.5, 0)
+
+
 def test_the_quirk_of_the_sensitivities_changes_no_task() -> None:
     assert Scope(quirks=frozenset({"printed-sensitivities"})).setups == Scope().setups
 
