@@ -62,7 +62,20 @@ def sample_coded(
 
 
 def covariance_factor(covariance: FloatArray) -> FloatArray:
-    """Return ``F`` with ``F^T F`` equal to a positive semidefinite matrix: Cholesky, or eigenvectors if it is singular."""
+    """Return ``F`` with ``F^T F`` equal to a positive semidefinite matrix: Cholesky, or eigenvectors if it is singular.
+
+    Columns without variance, like the label of a class that nobody has, are left out: eigenvectors take far longer.
+    """
+    varying = np.diag(covariance) > 0
+    if varying.all():
+        return _factor(covariance)
+    factor = np.zeros_like(covariance)
+    block = np.ix_(varying, varying)
+    factor[block] = _factor(covariance[block])
+    return factor
+
+
+def _factor(covariance: FloatArray) -> FloatArray:
     try:
         upper: FloatArray = scipy.linalg.cholesky(covariance, lower=False)
     except scipy.linalg.LinAlgError:
