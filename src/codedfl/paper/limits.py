@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from codedfl.arrays import FloatArray
@@ -27,19 +27,19 @@ def runs(scope: Scope) -> Sequence[Run]:
     task = scope.only(MNIST).name
     few_stragglers = next(iter(fig_coded_samples.LINES.values()))
     return [
-        *_some(BUDGET, fig_tradeoff.runs(scope), task, "SCFL", "DP-CFL"),
-        *_some(STRAGGLERS, fig_stragglers.runs(scope), task, "SCFL", "FedAvg"),
-        *_some(CODED, fig_coded_samples.runs(scope), task, few_stragglers),
-        *_some(REWARD, fig_incentive.runs(scope), fig_incentive.DEFAULT, fig_incentive.CONTRACT),
+        *_some(BUDGET, fig_tradeoff.runs(scope), task, {"SCFL": "SCFL", "DP-CFL": "DP-CFL"}),
+        *_some(STRAGGLERS, fig_stragglers.runs(scope), task, {"SCFL": "SCFL", "FedAvg": "FedAvg"}),
+        *_some(CODED, fig_coded_samples.runs(scope), task, {few_stragglers: "SCFL"}),
+        *_some(REWARD, fig_incentive.runs(scope), fig_incentive.DEFAULT, {fig_incentive.CONTRACT: "SCFL"}),
     ]
 
 
-def _some(panel: str, own: Sequence[Run], of: str, *series: str) -> list[Run]:
-    """Take the lines of one panel of a figure; a line that is not named by its scheme is one of SCFL."""
+def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -> list[Run]:
+    """Take some lines of one panel of a figure, and name them by their schemes."""
     return [
-        replace(run, panel=panel, series=run.series if len(series) > 1 else "SCFL")
+        replace(run, panel=panel, series=schemes[run.series])
         for run in own
-        if run.panel == of and run.series in series
+        if run.panel == of and run.series in schemes
     ]
 
 
