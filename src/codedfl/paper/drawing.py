@@ -161,7 +161,6 @@ def _draw_growth(axes: Axes, points: Table) -> None:
             own.column("e_foldings"), own.column("accuracy"), marker, color=colour, markersize=4.5, label=str(panel)
         )
     axes.axvline(0.0, color="#333333", linewidth=1, linestyle=":")
-    axes.set_xscale("symlog", linthresh=1.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel("e-foldings of the worst direction in the time of the run")
     axes.set_ylabel("test accuracy of SCFL")

@@ -82,7 +82,7 @@ def _of_scfl(tables: Tables, panel: str, column: str) -> dict[float, FloatArray]
 
 def _converges(tables: Tables, panel: str) -> list[Evidence]:
     return [
-        exactly(f"at {x:g} the least eigenvalue is {least.min():.3g}", min(least) > 0)
+        exactly(f"at {x:g} the least eigenvalue is {least.min():,.4g}", min(least) > 0)
         for x, least in _of_scfl(tables, panel, "least_eigenvalue").items()
     ]
 

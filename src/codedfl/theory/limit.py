@@ -94,7 +94,7 @@ def arrival_limit_point(gram: Gram, parts: Sequence[Rows], arrival_probability: 
 
     Example:
         >>> parts = [Rows(np.ones((1, 1)), np.array([[value]])) for value in (0.0, 1.0)]
-        >>> arrival_limit_point(compute_gram(parts), parts, np.array([0.2, 0.6])).model.tolist()
+        >>> arrival_limit_point(compute_gram(parts), parts, np.array([0.2, 0.6])).model.round(9).tolist()
         [[0.75]]
     """
     if len(parts) != len(arrival_probability):
