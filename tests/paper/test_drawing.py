@@ -60,6 +60,19 @@ def test_a_single_seed_can_be_drawn() -> None:
     assert to_png(drawn("fig-convergence", Scope(quick=True, seeds=(0,)))).startswith(b"\x89PNG")
 
 
+def test_runs_that_only_guess_can_be_drawn_beside_their_limits() -> None:
+    figure = made_up(ITEMS["limits"], Scope(quick=True, seeds=(0, 1)), lambda _: 0.1, protection=-1.0).figure()
+    assert figure is not None
+    low, high = figure.axes[0].get_ylim()
+    assert low < 0.1 < high < 0.2
+
+
+def test_what_guesses_is_left_out_of_a_scale_that_others_need() -> None:
+    figure = made_up(ITEMS["limits"], Scope(quick=True), lambda run: 0.1 if run.x < 5 else 0.9).figure()
+    assert figure is not None
+    assert figure.axes[0].get_ylim()[0] > 0.8
+
+
 def test_there_is_a_panel_for_each_task_with_a_line_for_each_series() -> None:
     figure = drawn("fig-tradeoff", Scope(seeds=(0, 1)))
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["MNIST", "CIFAR-10"]

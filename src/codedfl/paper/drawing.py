@@ -145,9 +145,8 @@ def draw_limits(tables: Tables) -> Figure:
         for place, series in enumerate(limits.distinct("series")):
             line = limits.where(series=series)
             axes.plot(line.column("x"), line.column("mean"), "--", color=_colour(series, place), linewidth=1)
-        axes.set_ylim(
-            *_limits([float(row["mean"]) for table in (own, limits) for row in table if float(row["mean"]) > GUESSING])
-        )
+        means = [float(row["mean"]) for table in (own, limits) for row in table]
+        axes.set_ylim(*_limits([mean for mean in means if mean > GUESSING] or means))
         axes.set_title(f"({letter}) {panel}; limits dashed", loc="left", fontsize=11)
     _draw_growth(places[3], tables["points"].where(series="SCFL"))
     return figure
