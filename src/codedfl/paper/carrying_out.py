@@ -84,12 +84,8 @@ class Means:
         runs = list(dict.fromkeys(runs))
         searches = [with_seed(run.config, scope.seeds[0]) for run in runs]
         choices = self._outcomes("tune", searches, read_choice)
-        trainings = [
-            with_seed(with_scale(run.config, choice.scale), seed)
-            for run, choice in zip(runs, choices, strict=True)
-            for seed in scope.seeds
-        ]
-        records = iter(self._converging(trainings))
+        chosen = [with_scale(run.config, choice.scale) for run, choice in zip(runs, choices, strict=True)]
+        records = iter(self._converging(_for_all_seeds(chosen, scope)))
         return Outcomes(
             scope.seeds,
             {run: tuple(next(records) for _ in scope.seeds) for run in runs},
@@ -112,18 +108,16 @@ class Means:
 
     def outlook(self, runs: Iterable[Run], measured: Mapping[Kind, Sequence[Config]], scope: Scope) -> float:
         """Return what runs and measurements will cost, but for what is known and for runs that will have to be repeated."""
-        searches, trainings = [], []
+        searches, chosen = [], []
         for run in runs:
             search = with_seed(run.config, scope.seeds[0])
             choice = self._known(content_key("tune", search), read_choice)
             searches.append(search)
-            config = with_scale(run.config, choice.scale) if choice else run.config
-            trainings += [with_seed(config, seed) for seed in scope.seeds]
-        others = {
-            kind: [with_seed(config, seed) for config in own for seed in scope.seeds] for kind, own in measured.items()
-        }
-        to_do: Mapping[Kind, Sequence[Config]] = {"tune": searches, "train": trainings, **others}
-        return sum(self._cost(kind, configs) for kind, configs in to_do.items())
+            chosen.append(with_scale(run.config, choice.scale) if choice else run.config)
+        for_all_seeds: Mapping[Kind, Sequence[Config]] = {"train": chosen, **measured}
+        return self._cost("tune", searches) + sum(
+            self._cost(kind, _for_all_seeds(configs, scope)) for kind, configs in for_all_seeds.items()
+        )
 
     def _cost(self, kind: Kind, configs: Sequence[Config]) -> float:
         """Return what is to be done for outcomes that are not known."""
@@ -132,8 +126,7 @@ class Means:
 
     def measure(self, kind: Kind, configs: Sequence[Config], scope: Scope) -> list[Row]:
         """Measure something in every configuration for all seeds, and return the rows of all of them."""
-        wanted = [with_seed(config, seed) for config in configs for seed in scope.seeds]
-        return [row for rows in self._outcomes(kind, wanted, read_rows) for row in rows]
+        return [row for rows in self._outcomes(kind, _for_all_seeds(configs, scope), read_rows) for row in rows]
 
     def _outcomes(self, kind: Kind, configs: Sequence[Config], read: Callable[[Any], Outcome]) -> list[Outcome]:
         """Return the outcome of every configuration, from the cache or else computed and put there."""
@@ -168,6 +161,11 @@ class Means:
         by_key = {key: job for job in jobs for key in job.runs}
         for found in parallel(delayed(carry_out)(job.kind, job.plain_runs(), self.data_dir) for job in jobs):
             yield by_key[next(iter(found))], found
+
+
+def _for_all_seeds(configs: Iterable[Config], scope: Scope) -> list[Config]:
+    """Return every configuration with every seed, those of one configuration one after the other."""
+    return [with_seed(config, seed) for config in configs for seed in scope.seeds]
 
 
 def _slower(config: Config) -> Config | None:
