@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from codedfl._version import __version__
-from codedfl.arrays import FloatArray, aligned_empty
 from codedfl.data import Federation
 from codedfl.fleet import Channel, Fleet
 from codedfl.parallel import Workers, available_cores, one_blas_thread
 from codedfl.streams import Streams
 from codedfl.training import Code, Ledger, Scheme, SchemeState, Setting
-from codedfl.training.lockstep import Standing, advance
+from codedfl.training._lockstep import Standing, advance
+from codedfl.typing import FloatArray, aligned_empty
 
 STEP_SIZE = 1e-5
 """So small that nothing diverges."""

@@ -14,12 +14,12 @@ import numpy as np
 from common import STEP_SIZE, copy_gbytes, engine, interleaved, make_setting, median, read_options, report, sgemm_gflops
 from peers.environments import PEERS, make_environment
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData
 from codedfl.native import backend
 from codedfl.parallel import Workers, available_cores, one_blas_thread
 from codedfl.schemes import fedavg, scfl
 from codedfl.training import Setting
+from codedfl.typing import FloatArray
 
 DEVICES, SAMPLES, OUTPUTS, STEPS, BATCH = 20, 3000, 10, 5, 64
 CODED, SERVER_BATCH = 10_000, 768

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from common import CASE, engine, in_a_process, interleaved, make_setting, median, read_options, report
 
-from codedfl.experiment.build import LARGE_DIMENSION
+from codedfl.experiment._build import LARGE_DIMENSION
 from codedfl.parallel import Workers, available_cores, one_blas_thread
 from codedfl.schemes import fedavg, scfl
 

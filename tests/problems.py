@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
 from codedfl.data import Federation, Task
 from codedfl.fleet import Channel, Fleet
 from codedfl.streams import Streams
 from codedfl.training import Code, Setting
+from codedfl.typing import FloatArray
 
 ALWAYS_DBM = 200.0
 NEVER_DBM = -200.0

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from codedfl.paper import ITEMS
-from codedfl.paper.report import verdicts_markdown
-from codedfl.paper.reproduce import judge
-from codedfl.paper.tables import Table
+from codedfl.paper._report import verdicts_markdown
+from codedfl.paper._reproduce import judge
+from codedfl.paper._tables import Table
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "reproduction"

@@ -15,8 +15,8 @@ from codedfl.errors import InputError
 
 if TYPE_CHECKING:
     from codedfl.experiment import Comparison, Config, Predictor, RunFolder, load_config, summarise
-    from codedfl.experiment.run import run
-    from codedfl.experiment.sweep import sweep
+    from codedfl.experiment._run import run
+    from codedfl.experiment._sweep import sweep
     from codedfl.schemes import SCHEMES, make_scheme
 
 __all__ = [

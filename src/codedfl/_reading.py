@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._words import did_you_mean, listing
+from codedfl._messages import did_you_mean, listing
 from codedfl.errors import InputError
 
 Arrays = dict[str, npt.NDArray[Any]]

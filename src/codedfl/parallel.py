@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
-from codedfl._checks import require_at_least
+from codedfl._validation import require_at_least
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -208,7 +208,7 @@ def test_a_lack_of_memory_ends_in_one_sentence(cli: Cli, monkeypatch: pytest.Mon
     def too_large(*_: object, **__: object) -> None:
         raise MemoryError("Unable to allocate 477. GiB")
 
-    monkeypatch.setattr("codedfl.experiment.build.fit_feature_map", too_large)
+    monkeypatch.setattr("codedfl.experiment._build.fit_feature_map", too_large)
     result = cli("run", "--out", "refused")
     result.assert_refused(
         "out of memory (Unable to allocate 477. GiB): lower features.dimension or coding.coded_samples."

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from codedfl.cli.paper_progress import PaperProgress
 from codedfl.paper import ITEMS, QUIRKS
-from codedfl.paper.fig_coded_samples import CODED_SAMPLES
-from codedfl.paper.fig_stragglers import TRAINING_TIME_S
-from codedfl.paper.setups import DIGITS, Setup
+from codedfl.paper._fig_coded_samples import CODED_SAMPLES
+from codedfl.paper._fig_stragglers import TRAINING_TIME_S
+from codedfl.paper._setups import DIGITS, Setup
 from tests.support import Cli, folder_contents
 
 TINY: dict[str, Any] = {
@@ -27,7 +27,7 @@ FIGURE = ("paper", "fig-coded-samples", "--quick", "--seeds", "2", "--processes"
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reduce the quick version of Fig. 7 to six runs of five rounds."""
-    monkeypatch.setattr("codedfl.paper.setups.DIGITS", Setup("digits", "digits", DIGITS.changed(**TINY)))
+    monkeypatch.setattr("codedfl.paper._setups.DIGITS", Setup("digits", "digits", DIGITS.changed(**TINY)))
     monkeypatch.setitem(CODED_SAMPLES, "digits", (20, 60))
     monkeypatch.setitem(TRAINING_TIME_S, "digits", 5.0)
 
@@ -73,14 +73,14 @@ def test_a_figure_from_runs_to_files(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_ctrl_c_keeps_what_is_finished(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from codedfl.paper.jobs import carry_out
+    from codedfl.paper._jobs import carry_out
 
     def interrupted(kind: str, *rest: Any) -> Any:
         if kind == "train":
             raise KeyboardInterrupt
         return carry_out("tune", *rest)
 
-    monkeypatch.setattr("codedfl.paper.carrying_out.carry_out", interrupted)
+    monkeypatch.setattr("codedfl.paper._executor.carry_out", interrupted)
     result = cli(*FIGURE, "--out", "here")
     assert result.code == 130
     assert "goes on from what is finished" in result.err

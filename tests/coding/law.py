@@ -8,8 +8,8 @@ import numpy as np
 import scipy.stats
 from scipy.spatial.distance import cdist
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData, Rows
+from codedfl.typing import FloatArray
 
 SIGMAS = 4.5
 """A correct entry is further off than this with probability 7e-6."""

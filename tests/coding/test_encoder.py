@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from codedfl.coding import Rows, encode
-from codedfl.coding import encoder as encoder_module
+from codedfl.coding import _encoder as encoder_module
 from codedfl.errors import InputError
 from tests.coding.law import (
     assert_rows_follow,

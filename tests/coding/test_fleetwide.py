@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import CodedData, EncoderName, Rows, cheaper_encoder, compute_gram, encode, encode_all, sample_coded
-from codedfl.coding import gram as gram_module
+from codedfl.coding import _gram as gram_module
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
+from codedfl.typing import FloatArray
 from tests.coding.law import SIGMAS, assert_rows_follow, assert_within, covariance, joined, random_rows
 
 CODED = 20_000

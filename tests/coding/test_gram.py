@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import Gram, Rows, compute_gram
-from codedfl.coding import gram as gram_module
+from codedfl.coding import _gram as gram_module
 from codedfl.parallel import Workers
+from codedfl.typing import FloatArray
 from tests.coding.law import covariance, random_rows
 
 EPS = np.finfo(np.float64).eps

@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import compute_gram, encode, encode_all, sample_coded
 from codedfl.streams import Streams
+from codedfl.typing import FloatArray
 from tests.coding.law import (
     SIGMAS,
     assert_rows_follow,

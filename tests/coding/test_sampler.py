@@ -5,8 +5,8 @@ import pytest
 import scipy.linalg
 
 from codedfl.coding import Gram, Rows, compute_gram, sample_coded
-from codedfl.coding import sampler as sampler_module
-from codedfl.coding.sampler import covariance_factor
+from codedfl.coding import _sampler as sampler_module
+from codedfl.coding._sampler import covariance_factor
 from codedfl.errors import InputError
 from tests.coding.law import (
     assert_rows_follow,

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codedfl.data.named import CIFAR10, decode_vgg
-from codedfl.data.registry import REGISTRY, dataset_folder, list_datasets, load_named
+from codedfl.data._builtin import CIFAR10, decode_vgg
+from codedfl.data._registry import REGISTRY, dataset_folder, list_datasets, load_named
 from codedfl.errors import InputError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl.data.dataset import Dataset, one_hot
+from codedfl.data._dataset import Dataset, one_hot
 from codedfl.errors import InputError
 
 

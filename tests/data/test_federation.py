@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.data import Dataset, Federation, Partition, build_federation, fit_feature_map, partition
-from codedfl.data.dataset import one_hot
+from codedfl.data._dataset import one_hot
 from codedfl.errors import InputError
 
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from codedfl.arrays import FloatArray
 from codedfl.data import MapKind, Scaling, fit_feature_map
 from codedfl.errors import InputError
+from codedfl.typing import FloatArray
 
 
 def rng() -> np.random.Generator:

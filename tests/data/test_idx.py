@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codedfl.data.idx import read_idx
+from codedfl.data._idx import read_idx
 from codedfl.errors import InputError
 
 

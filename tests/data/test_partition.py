@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codedfl.data.dataset import Dataset, one_hot
-from codedfl.data.partition import (
+from codedfl.data._dataset import Dataset, one_hot
+from codedfl.data._partition import (
     Partition,
     Parts,
     partition,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codedfl.data.table import Table, as_float32
+from codedfl.data._table import Table, as_float32
 from codedfl.errors import InputError
 
 TABLE = Table(Path("t.csv"), np.array([[1, 2], [3, 4]], dtype=np.float32), ("a", "b"), pd.DataFrame({"y": [0, 1]}))

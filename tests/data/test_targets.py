@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl.data.targets import MAX_CLASSES, TargetEncoding, TaskChoice, fit_targets
+from codedfl.data._targets import MAX_CLASSES, TargetEncoding, TaskChoice, fit_targets
 from codedfl.errors import InputError
 
 PATH = Path("my.csv")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from codedfl.experiment import run, summarise
-from codedfl.experiment.audit import run_audit, write_audit
+from codedfl.experiment._audit import run_audit, write_audit
 from codedfl.privacy import PrivacyAccountant
 from tests.support import small_config
 

@@ -7,7 +7,7 @@ import pytest
 
 from codedfl.errors import InputError
 from codedfl.experiment import build_experiment, load_config, parse_config, run, summarise, to_toml
-from codedfl.experiment.audit import run_audit
+from codedfl.experiment._audit import run_audit
 from codedfl.incentive import DeviceTraits, contract_for_budget, stackelberg_for_reward, table_sensitivities
 from tests.support import small_config
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from codedfl.data import open_federation, save_federation
-from codedfl.data.mapped import MATRICES
+from codedfl.data._memmap import MATRICES
 from codedfl.errors import InputError
 from codedfl.experiment import Experiment, Predictor, build_experiment, run
-from codedfl.experiment.audit import run_audit
+from codedfl.experiment._audit import run_audit
 from codedfl.schemes import SCHEMES
 from tests.problems import make_federation
 from tests.support import Cli, refusal_of, small_config

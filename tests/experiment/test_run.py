@@ -22,7 +22,7 @@ from tests.support import CLI_SMALL, Cli, StopAfter, assert_same_results, small_
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what takes most of the time of a small run."""
-    monkeypatch.setattr("codedfl.experiment.figure.draw_curves", lambda *_, **__: b"a picture")
+    monkeypatch.setattr("codedfl.plotting._curves.draw_curves", lambda *_, **__: b"a picture")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that was not interrupted."""
     path = tmp_path_factory.mktemp("runs") / "whole"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("codedfl.experiment.figure.draw_curves", lambda *_, **__: b"a picture")
+        patch.setattr("codedfl.plotting._curves.draw_curves", lambda *_, **__: b"a picture")
         run_in(path)
     return path
 

@@ -121,7 +121,7 @@ def test_other_data_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         built.append(config)
         return build_experiment(config, like=like)
 
-    monkeypatch.setattr(import_module("codedfl.experiment.sweep"), "build_experiment", build)
+    monkeypatch.setattr(import_module("codedfl.experiment._sweep"), "build_experiment", build)
     configs = [
         small_config(seed=seed, coding__noise_variance=v) for seed, v in ((0, 0.1), (1, 0.1), (0, 2.0), (1, 2.0))
     ]
@@ -137,7 +137,7 @@ def test_data_that_is_at_hand_is_not_loaded_again(monkeypatch: pytest.MonkeyPatc
     configs = [small_config(**grid), small_config(training__local_steps=2, fleet__straggler_ratio=0.5, **grid)]
     expected = sweep(configs)
     first = build_experiment(small_config(coding__noise_variance=3.0))
-    monkeypatch.setattr("codedfl.experiment.build._build", None)
+    monkeypatch.setattr("codedfl.experiment._build._build", None)
     again = sweep(configs, like=first)
     for comparison, other in zip(again, expected, strict=True):
         assert_same(comparison, other)
@@ -213,7 +213,7 @@ def test_a_scheme_that_cannot_run_is_refused_before_any_other_trains() -> None:
 
 
 def test_results_can_be_summarised_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codedfl.experiment.figure.draw_curves", lambda *_, **__: b"a picture")
+    monkeypatch.setattr("codedfl.plotting._curves.draw_curves", lambda *_, **__: b"a picture")
     comparison = codedfl.sweep([small_config(), small_config(coding__noise_variance=1.0)])[1]
     assert json.loads(json.dumps(summarise(comparison)))["schemes"][1]["scheme"] == "scfl"
     RunFolder.create(tmp_path / "run", comparison.config).write_results(comparison)

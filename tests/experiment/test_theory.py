@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.experiment.theory import TheoryReport, round_of, run_theory
-from codedfl.experiment.theory_files import write_theory
+from codedfl.experiment._theory import TheoryReport, round_of, run_theory
+from codedfl.experiment._theory_files import write_theory
 from codedfl.schemes import fedavg, scfl
 from codedfl.theory import gap_bound, limit_error, measure_constants
 from tests.problems import make_setting

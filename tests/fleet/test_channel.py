@@ -10,7 +10,7 @@ from scipy import integrate
 
 from codedfl.errors import InputError
 from codedfl.fleet import Channel
-from codedfl.fleet.channel import scaled_exponential_integral
+from codedfl.fleet._channel import scaled_exponential_integral
 from codedfl.streams import Streams
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codedfl.fleet.outage import outage_exponent
+from codedfl.fleet._outage import outage_exponent
 
 
 def test_exponent_is_the_formula() -> None:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.incentive.budget import contract_for_budget, most_payable, reward_table
-from codedfl.incentive.contract import design_contract
-from codedfl.incentive.gamma import PowerLoss
-from codedfl.incentive.menu import Menu
-from codedfl.incentive.sensitivities import table_sensitivities
-from codedfl.incentive.traits import DeviceTraits
+from codedfl.incentive._budget import contract_for_budget, most_payable, reward_table
+from codedfl.incentive._contract import design_contract
+from codedfl.incentive._gamma import PowerLoss
+from codedfl.incentive._menu import Menu
+from codedfl.incentive._sensitivities import table_sensitivities
+from codedfl.incentive._traits import DeviceTraits
 
 
 def test_table_for_the_budgets_of_the_paper() -> None:

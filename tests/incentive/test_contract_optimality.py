@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from codedfl.incentive._contract import design_contract
+from codedfl.incentive._gamma import Gamma, PowerLoss, QuarticLoss
+from codedfl.incentive._rewards import marginal_rewards, optimal_rewards
 from codedfl.incentive._roots import find_roots
-from codedfl.incentive.contract import design_contract
-from codedfl.incentive.gamma import Gamma, PowerLoss, QuarticLoss
-from codedfl.incentive.rewards import marginal_rewards, optimal_rewards
-from codedfl.incentive.traits import DeviceTraits
+from codedfl.incentive._traits import DeviceTraits
 from tests.reference.contract_p1 import Scalar, Vector, solve_p1, solve_p2
 
 LOSSES: tuple[Gamma, ...] = (QuarticLoss(), QuarticLoss(), PowerLoss(1.0), PowerLoss(1.5, scale=2.0))

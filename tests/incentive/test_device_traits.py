@@ -4,13 +4,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.errors import InputError
-from codedfl.incentive.contract import design_contract
-from codedfl.incentive.gamma import Gamma, PowerLoss, QuarticLoss
-from codedfl.incentive.rewards import marginal_rewards, optimal_rewards
-from codedfl.incentive.sensitivities import printed_sensitivities, table_sensitivities
-from codedfl.incentive.traits import DeviceTraits
+from codedfl.incentive._contract import design_contract
+from codedfl.incentive._gamma import Gamma, PowerLoss, QuarticLoss
+from codedfl.incentive._rewards import marginal_rewards, optimal_rewards
+from codedfl.incentive._sensitivities import printed_sensitivities, table_sensitivities
+from codedfl.incentive._traits import DeviceTraits
+from codedfl.typing import FloatArray
 
 
 @pytest.mark.parametrize(

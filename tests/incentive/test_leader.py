@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
-from codedfl.incentive.followers import capped_response, free_response
-from codedfl.incentive.game import Game, NoiseValue
-from codedfl.incentive.gamma import QuarticLoss
-from codedfl.incentive.leader import best_reward, most_free_reward, paper_reward
-from codedfl.incentive.stackelberg import stackelberg_for_lambda
+from codedfl.incentive._followers import capped_response, free_response
+from codedfl.incentive._game import Game, NoiseValue
+from codedfl.incentive._gamma import QuarticLoss
+from codedfl.incentive._leader import best_reward, most_free_reward, paper_reward
+from codedfl.incentive._stackelberg import stackelberg_for_lambda
+from codedfl.typing import FloatArray
 
 
 class Linear:

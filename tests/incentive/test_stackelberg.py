@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codedfl.arrays import FloatArray
 from codedfl.errors import InputError
-from codedfl.incentive.stackelberg import stackelberg_for_lambda, stackelberg_for_reward
-from codedfl.privacy.mi_dp import mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.incentive._stackelberg import stackelberg_for_lambda, stackelberg_for_reward
+from codedfl.privacy._mi_dp import mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.typing import FloatArray
 
 TABLE_SENSITIVITIES = 1 + 0.02 * np.arange(20)
 TABLE_LAMBDA = [

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from codedfl import native
-from codedfl.arrays import FloatArray, IntArray
-from codedfl.native import calls
+from codedfl.native import _calls as calls
 from codedfl.training import accumulate_gradients
-from codedfl.training.steps import _with_numpy
+from codedfl.training._steps import _with_numpy
+from codedfl.typing import FloatArray, IntArray
 from tests.native.needs import needs_kernel
 
 pytestmark = needs_kernel

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from codedfl import native
-from codedfl.native import build, library
+from codedfl.native import _library as library
+from codedfl.native import build
 from codedfl.streams import Streams
 from codedfl.training import accumulate_gradients
-from codedfl.training.sampling import sample_batches
+from codedfl.training._sampling import sample_batches
 from tests.native.needs import needs_kernel
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from codedfl.arrays import IntArray
 from codedfl.streams import MAX_SEED, Streams
 from codedfl.training import accumulate_gradients, bernoulli_batches
-from codedfl.training.sampling import Batch, sample_batches
+from codedfl.training._sampling import Batch, sample_batches
+from codedfl.typing import IntArray
 from tests.native.needs import needs_kernel
 
 pytestmark = needs_kernel

@@ -14,11 +14,11 @@ import numpy as np
 
 from codedfl.experiment import Config
 from codedfl.paper import Cache, Item, Means, Outcomes, Reproduction, Scope, reproduce
-from codedfl.paper.jobs import Kind
-from codedfl.paper.measures import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
-from codedfl.paper.runs import Point, Record, Run, run_of
-from codedfl.paper.setups import DIGITS
-from codedfl.paper.tables import Row, Table
+from codedfl.paper._jobs import Kind
+from codedfl.paper._measures import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
+from codedfl.paper._runs import Point, Record, Run, run_of
+from codedfl.paper._setups import DIGITS
+from codedfl.paper._tables import Row, Table
 from codedfl.training import StepSizeChoice, Trial
 
 SMALL: dict[str, Any] = {

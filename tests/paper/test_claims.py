@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from codedfl.paper.claims import Evidence, Finding, Verdict, above, alike, exactly, interval, verdict_of
+from codedfl.paper._claims import Evidence, Finding, Verdict, above, alike, exactly, interval, verdict_of
 
 HOLDS, FAILS, OPEN = (
     Evidence("yes", 0.02, 0.01, 0.03),

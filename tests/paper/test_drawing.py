@@ -8,11 +8,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from codedfl.experiment.png import to_png
 from codedfl.paper import ITEMS, Scope
-from codedfl.paper.drawing import Axis, line_figure
-from codedfl.paper.reproduce import to_svg
-from codedfl.paper.tables import Row, Table, summary_table
+from codedfl.paper._drawing import Axis, line_figure
+from codedfl.paper._reproduce import to_svg
+from codedfl.paper._tables import Row, Table, summary_table
+from codedfl.plotting._canvas import to_png
 from tests.paper.made_up import made_up, points
 
 DRAWN = [name for name, item in ITEMS.items() if item.draw]

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from codedfl.paper import ITEMS, Item, Outcomes, Scope
-from codedfl.paper.carrying_out import require_data
-from codedfl.paper.claims import Verdict
-from codedfl.paper.fig_incentive import HALF
-from codedfl.paper.fig_tau import GOOD
-from codedfl.paper.jobs import MEASURES
-from codedfl.paper.overhead import OVERHEAD, runs
-from codedfl.paper.runs import Run, content_key
-from codedfl.paper.setups import CIFAR10, MNIST
-from codedfl.paper.table_lambda import TABLE_LAMBDA, lambda_rows
-from codedfl.paper.table_schemes import PRINTED, TABLE_SCHEMES
+from codedfl.paper._claims import Verdict
+from codedfl.paper._executor import require_data
+from codedfl.paper._fig_incentive import HALF
+from codedfl.paper._fig_tau import GOOD
+from codedfl.paper._jobs import MEASURES
+from codedfl.paper._overhead import OVERHEAD, runs
+from codedfl.paper._runs import Run, content_key
+from codedfl.paper._setups import CIFAR10, MNIST
+from codedfl.paper._table_lambda import TABLE_LAMBDA, lambda_rows
+from codedfl.paper._table_schemes import PRINTED, TABLE_SCHEMES
 from tests.paper.made_up import World, made_up, record
 
 QUICK, FULL = Scope(quick=True), Scope()
@@ -110,7 +110,7 @@ def test_figures_2_to_8_and_the_tables_are_all_there() -> None:
 @SCOPES
 @EVERY_ITEM
 def test_runs_are_stated_without_data(item: Item, scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codedfl.data.registry.load_named", None)
+    monkeypatch.setattr("codedfl.data._registry.load_named", None)
     found = item.runs(scope)
     assert all(len(run.config.schemes) == 1 for run in found)
     assert len({(run.panel, run.series, run.x) for run in found}) == len(found)

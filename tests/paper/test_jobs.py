@@ -10,11 +10,11 @@ import pytest
 
 import codedfl
 from codedfl.experiment import Config, build_experiment, tune
-from codedfl.experiment.sweep import family_key
+from codedfl.experiment._sweep import family_key
 from codedfl.paper import ITEMS, Scope
-from codedfl.paper.jobs import RUNS_A_JOB, Job, _data, carry_out, plan_jobs, read_choice
-from codedfl.paper.runs import Record, content_key, with_data_dir, with_scale, with_seed
-from codedfl.paper.setups import DIGITS
+from codedfl.paper._jobs import RUNS_A_JOB, Job, _data, carry_out, plan_jobs, read_choice
+from codedfl.paper._runs import Record, content_key, with_data_dir, with_scale, with_seed
+from codedfl.paper._setups import DIGITS
 from codedfl.parallel import one_blas_thread
 from codedfl.schemes import make_scheme
 from tests.paper.made_up import small_run

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from codedfl.paper.judges import NOISE, Judge, accuracies, higher, lower, places, rising
-from codedfl.paper.tables import Table
+from codedfl.paper._judges import NOISE, Judge, accuracies, higher, lower, places, rising
+from codedfl.paper._tables import Table
 from tests.paper.made_up import points
 
 GOOD, BAD, WILD = (0.90, 0.91, 0.92), (0.80, 0.81, 0.82), (0.95, 0.70, 0.90)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from codedfl.paper import ITEMS, Cache, Claim, Evidence, Item, Judgement, Means, Reproduction, Scope, reproduce
-from codedfl.paper.drawing import Axis, line_figure
-from codedfl.paper.judges import rising
-from codedfl.paper.report import report, verdicts_markdown
-from codedfl.paper.reproduce import all_verdicts
-from codedfl.paper.runs import Run
-from codedfl.paper.tables import Tables
+from codedfl.paper._drawing import Axis, line_figure
+from codedfl.paper._judges import rising
+from codedfl.paper._report import report, verdicts_markdown
+from codedfl.paper._reproduce import all_verdicts
+from codedfl.paper._runs import Run
+from codedfl.paper._tables import Tables
 from tests.paper.made_up import TWO_SEEDS, made_up, small_run
 from tests.support import folder_contents
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from codedfl.experiment import Config
-from codedfl.paper.runs import SERIES, Point, Record, content_key, run_of, with_data_dir, with_scale, with_seed
-from codedfl.paper.setups import DIGITS, MNIST
+from codedfl.paper._runs import SERIES, Point, Record, content_key, run_of, with_data_dir, with_scale, with_seed
+from codedfl.paper._setups import DIGITS, MNIST
 from tests.paper.made_up import record
 
 OTHER = "something else"
@@ -94,7 +94,7 @@ def test_the_content_key_depends_on_what_is_done() -> None:
 
 def test_the_content_key_of_an_older_format_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     now = content_key("train", DIGITS.config)
-    monkeypatch.setattr("codedfl.paper.runs.FORMAT", 10_000)
+    monkeypatch.setattr("codedfl.paper._runs.FORMAT", 10_000)
     assert content_key("train", DIGITS.config) != now
 
 

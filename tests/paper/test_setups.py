@@ -6,7 +6,7 @@ import pytest
 
 from codedfl.experiment import Config
 from codedfl.paper import QUIRKS, Quirk, Scope
-from codedfl.paper.setups import CIFAR10, DIGITS, MNIST, STEP_SIZES, Setup, changed
+from codedfl.paper._setups import CIFAR10, DIGITS, MNIST, STEP_SIZES, Setup, changed
 from tests.support import refusal_of
 
 PRINTED: dict[str, Any] = {

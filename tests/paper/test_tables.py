@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from codedfl.paper import Outcomes
-from codedfl.paper.claims import interval
-from codedfl.paper.tables import Row, Table, points_table, steps_table, summary_table
+from codedfl.paper._claims import interval
+from codedfl.paper._tables import Row, Table, points_table, steps_table, summary_table
 from codedfl.training import StepSizeChoice, Trial
 from tests.paper.made_up import points, record, small_run
 

@@ -11,12 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.privacy.accountant import PrivacyAccountant
-from codedfl.privacy.adjacency import Adjacency
-from codedfl.privacy.exposure import Exposure, equal_noise_variance, signal_to_noise
-from codedfl.privacy.mi_dp import mi_dp_bits
-from codedfl.privacy.renyi import renyi_divergence
-from codedfl.privacy.solving import exact_epsilon
+from codedfl.privacy._accountant import PrivacyAccountant
+from codedfl.privacy._adjacency import Adjacency
+from codedfl.privacy._exposure import Exposure, equal_noise_variance, signal_to_noise
+from codedfl.privacy._mi_dp import mi_dp_bits
+from codedfl.privacy._renyi import renyi_divergence
+from codedfl.privacy._solving import exact_epsilon
 
 ADJACENCIES = st.sampled_from(["add-remove", "replace", "remove"])
 

@@ -11,14 +11,14 @@ import pytest
 import scipy.stats
 from sklearn.datasets import load_digits
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
 from codedfl.parallel import Workers
-from codedfl.privacy.attack import AttackPoint, AttackResult, Measured, attack_curve, attack_error
-from codedfl.privacy.matching import matched_error, procrustes
-from codedfl.privacy.reconstruction import reconstruct
+from codedfl.privacy._attack import AttackPoint, AttackResult, Measured, attack_curve, attack_error
+from codedfl.privacy._matching import matched_error, procrustes
+from codedfl.privacy._reconstruction import reconstruct
 from codedfl.streams import Streams
+from codedfl.typing import FloatArray
 
 
 def images(count: int) -> FloatArray:

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from codedfl.arrays import FloatArray
-from codedfl.privacy.tails import (
+from codedfl.privacy._tails import (
     log_chi_square_cdf,
     log_chi_square_density,
     log_chi_square_sf,
     log_difference,
     x_minus_log1p,
 )
+from codedfl.typing import FloatArray
 
 Tail = Callable[[float, float], FloatArray]
 

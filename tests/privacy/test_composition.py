@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.privacy.accountant import PrivacyAccountant
-from codedfl.privacy.composition import compose
+from codedfl.privacy._accountant import PrivacyAccountant
+from codedfl.privacy._composition import compose
 
 UPLOAD = PrivacyAccountant(coded_samples=10_000, epsilon=1.0, delta=1e-5)
 
@@ -84,6 +84,6 @@ def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
     def missing(name: str) -> ModuleType:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("codedfl.privacy.composition.importlib.import_module", missing)
+    monkeypatch.setattr("codedfl.privacy._composition.importlib.import_module", missing)
     with pytest.raises(InputError, match=r'run pip install "codedfl\[privacy\]"'):
         compose([UPLOAD], [], 1e-5)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.privacy.dataset import epsilon_of_dataset, renyi_of_dataset, sample_signal_to_noise
-from codedfl.privacy.solving import exact_epsilon
+from codedfl.privacy._dataset import epsilon_of_dataset, renyi_of_dataset, sample_signal_to_noise
+from codedfl.privacy._solving import exact_epsilon
 from tests.reference import gaussian_release as reference
 
 ONE_HOT = np.eye(3)

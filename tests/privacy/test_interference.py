@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 
 from codedfl.errors import InputError
-from codedfl.privacy.interference import (
+from codedfl.privacy._interference import (
     MiDpBudget,
     interference,
     largest_mi_dp,
     mi_dp_of_device,
     printed_interference,
 )
-from codedfl.privacy.mi_dp import mi_dp_bits
-from codedfl.privacy.tails import log_chi_square_density
+from codedfl.privacy._mi_dp import mi_dp_bits
+from codedfl.privacy._tails import log_chi_square_density
 from tests.reference import gaussian_release as reference
 
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
-from codedfl.privacy.label_audit import label_leakage
-from codedfl.privacy.labels import FALSE_ALARM, estimate_class_means, infer_labels
+from codedfl.privacy._label_audit import label_leakage
+from codedfl.privacy._labels import FALSE_ALARM, estimate_class_means, infer_labels
+from codedfl.typing import FloatArray
 
 CLASSES = 10
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.privacy.mi_dp import mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.privacy._mi_dp import mi_dp_bits, noise_variance_for_mi_dp
 from tests.reference.gaussian_release import printed_interference
 
 COUNTS = st.integers(1, 10**7)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
+from codedfl.typing import FloatArray
 
 
 @dataclass

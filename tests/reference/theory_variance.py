@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
+from codedfl.typing import FloatArray
 
 Outcomes = list[tuple[float, FloatArray]]
 

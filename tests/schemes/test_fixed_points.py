@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
 from codedfl.schemes import dp_cfl, scfl
 from codedfl.training import LearningRate, Setting, train
+from codedfl.typing import FloatArray
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 

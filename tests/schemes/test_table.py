@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codedfl.schemes import SCHEMES, codedfedl, make_scheme, markdown_table, scfl
-from codedfl.schemes.table import COLUMNS, describe
+from codedfl.schemes._table import COLUMNS, describe
 from codedfl.training import LocalSGD
 
 

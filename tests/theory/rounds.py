@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import Rows
 from codedfl.fleet import AdaptiveBatchArrivals, FixedBatchArrivals
 from codedfl.theory import Round
 from codedfl.training import Scheme, Setting
+from codedfl.typing import FloatArray
 
 
 def random_round(rng: np.random.Generator, samples: tuple[int, ...] = (4, 7, 3), **changes: Any) -> Round:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import Rows, compute_gram
 from codedfl.errors import InputError
 from codedfl.theory import largest_residual, measure_constants
+from codedfl.typing import FloatArray
 from tests.theory.rounds import random_round
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
 from codedfl.theory import Round, accumulated_descent, device_drift, server_drift, simulate_round
+from codedfl.typing import FloatArray
 from tests.reference.theory_variance import server_drift_of_two_steps
 from tests.theory.rounds import random_round
 

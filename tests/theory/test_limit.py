@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codedfl.arrays import BoolArray, FloatArray
 from codedfl.coding import CodedData, Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
 from codedfl.schemes import scfl
 from codedfl.theory import Round, arrival_limit_point, coded_limit_point, limit_error, limit_point
-from codedfl.training.lockstep import Standing, advance
+from codedfl.training._lockstep import Standing, advance
+from codedfl.typing import BoolArray, FloatArray
 from tests.problems import ALWAYS_DBM, make_setting
 from tests.reference.theory_variance import server_variance
 from tests.theory.rounds import random_round, standard_error

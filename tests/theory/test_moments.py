@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.theory import cross_moment, noise_moment, projection_moment, sampling_moment
+from codedfl.typing import FloatArray
 from tests.reference.theory_variance import subsets
 from tests.theory.rounds import squared_norms, standard_error
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.coding import Rows
 from codedfl.theory import Round, simulate_round, simulate_runs
+from codedfl.typing import FloatArray
 from tests.theory.rounds import random_round
 
 WHOLE = 1 / np.array([4.0, 7.0, 3.0])

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.schemes import scfl
 from codedfl.streams import Streams
 from codedfl.theory import round_variance
 from codedfl.training import PreparedScheme, Scheme, Setting
-from codedfl.training.lockstep import Standing, advance
+from codedfl.training._lockstep import Standing, advance
+from codedfl.typing import FloatArray
 from tests.problems import make_federation, make_setting
 from tests.theory.rounds import round_of, squared_norms, standard_error
 

@@ -7,7 +7,7 @@ import numpy as np
 from codedfl.fleet import optimal_loads
 from codedfl.streams import Streams
 from codedfl.training import AllocatedGradient
-from codedfl.training.allocated import mini_batch_of
+from codedfl.training._allocated import mini_batch_of
 from tests.problems import make_federation, make_setting
 
 SETTING = make_setting(make_federation((31, 44, 17)), coded_samples=30)

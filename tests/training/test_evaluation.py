@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from codedfl.errors import InputError
 from codedfl.training import Evaluator
-from codedfl.training import setting as setting_module
+from codedfl.training import _setting as setting_module
 from tests.problems import make_federation, make_setting
 
 W = np.random.default_rng(3).standard_normal((3, 2))

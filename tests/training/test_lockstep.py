@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from codedfl import native
-from codedfl.arrays import BoolArray, FloatArray
 from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.parallel import Workers
@@ -39,6 +38,7 @@ from codedfl.training import (
     train_together,
     work,
 )
+from codedfl.typing import BoolArray, FloatArray
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 ROUNDS, STEPS, DIMENSION = 12, 2, 12

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.schemes import dp_cfl, fedavg, scfl
 from codedfl.training import LearningRate, PreparedScheme, Setting, train
+from codedfl.typing import FloatArray
 from tests.problems import make_federation, make_setting
 from tests.reference import algorithm1
 

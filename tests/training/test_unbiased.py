@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codedfl.arrays import FloatArray
 from codedfl.schemes import cfl_fb, codedfedl, scfl
 from codedfl.streams import Streams
 from codedfl.training import CodedSGD, PreparedScheme, Scheme, Setting
-from codedfl.training.lockstep import Standing, advance
+from codedfl.training._lockstep import Standing, advance
+from codedfl.typing import FloatArray
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 SIGMAS = 4.5

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from codedfl import native
-from codedfl.arrays import FloatArray
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
-from codedfl.training import work
-from codedfl.training.sampling import sample_batches
-from codedfl.training.work import Models, Party, Work, take_steps
+from codedfl.training import _work as work
+from codedfl.training._sampling import sample_batches
+from codedfl.training._work import Models, Party, Work, take_steps
+from codedfl.typing import FloatArray
 from tests.native.needs import needs_kernel
 
 STEPS, OUTPUTS = 3, 4

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from codedfl.cli.privacy_tables import audit_table, audit_warnings
 from codedfl.experiment import Config
-from codedfl.experiment.audit import Audit, run_audit
+from codedfl.experiment._audit import Audit, run_audit
 
 
 def audit_with_progress(config: Config, known_ratio: float | None) -> Audit:

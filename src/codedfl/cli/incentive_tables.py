@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.style import new_table
-from codedfl.experiment.summary import plain
+from codedfl.experiment._summary import plain
 from codedfl.incentive import Contract, StackelbergOutcome
 
 MOST_DEVICES = 60
@@ -90,7 +90,7 @@ def items_table(values: dict[str, Any], title: str) -> Table:
 
 def lambda_table() -> tuple[Table, list[Mapping[str, Any]]]:
     """Compute Table lambda of the paper for both mechanisms, beside the printed values."""
-    from codedfl.paper.table_lambda import lambda_rows
+    from codedfl.paper._table_lambda import lambda_rows
 
     rows: list[Mapping[str, Any]] = [*lambda_rows()]
     table = new_table(

@@ -43,8 +43,8 @@ def paper(
     from codedfl.cli.runs import results_folder
     from codedfl.files import write_atomically
     from codedfl.paper import Cache, Means, reproduce
-    from codedfl.paper.report import report
-    from codedfl.paper.reproduce import all_verdicts
+    from codedfl.paper._report import report
+    from codedfl.paper._reproduce import all_verdicts
 
     if names == ["list"]:
         _list(json_)
@@ -92,7 +92,7 @@ def _list(json_: bool) -> None:
 
 
 def _chosen(names: list[str]) -> list[Item]:
-    from codedfl._words import did_you_mean
+    from codedfl._messages import did_you_mean
     from codedfl.errors import InputError
     from codedfl.paper import ITEMS
 
@@ -107,7 +107,7 @@ def _chosen(names: list[str]) -> list[Item]:
 
 
 def _scope(quick: bool, seeds: int, quirks: list[str]) -> Scope:
-    from codedfl._words import did_you_mean
+    from codedfl._messages import did_you_mean
     from codedfl.errors import InputError
     from codedfl.paper import QUIRKS, Scope
 

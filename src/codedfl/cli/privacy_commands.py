@@ -50,7 +50,7 @@ def privacy(
 ) -> None:
     """Budget of a coded upload without data: give three of --coded-samples, --noise-variance, --epsilon, --delta."""
     from codedfl.cli.privacy_tables import budget_table
-    from codedfl.experiment.summary import plain
+    from codedfl.experiment._summary import plain
     from codedfl.privacy import Adjacency, PrivacyAccountant
 
     accountant = PrivacyAccountant(
@@ -97,7 +97,7 @@ def audit(
     from codedfl.cli.runs import results_folder
     from codedfl.errors import InputError
     from codedfl.experiment import load_config
-    from codedfl.experiment.audit import write_audit
+    from codedfl.experiment._audit import write_audit
 
     if not 0 <= known_ratio < 1:
         raise InputError(f"--known-ratio = {known_ratio} must be zero or more and less than 1.")

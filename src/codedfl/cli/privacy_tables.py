@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.style import new_table
-from codedfl.experiment.audit import Audit
+from codedfl.experiment._audit import Audit
 from codedfl.privacy import DeviceAudit, PrivacyAccountant
 
 MOST_DEVICES = 40

@@ -12,10 +12,10 @@ from codedfl.cli.privacy_tables import number
 from codedfl.cli.style import new_table
 from codedfl.data import DatasetStatus, DeviceSummary
 from codedfl.experiment import Comparison, Outcome
-from codedfl.experiment.privacy_summary import clipped_share, privacy_of
-from codedfl.experiment.summary import SHARES, time_to_share
+from codedfl.experiment._privacy_summary import clipped_share, privacy_of
+from codedfl.experiment._summary import SHARES, time_to_share
 from codedfl.schemes import SCHEMES, make_scheme
-from codedfl.schemes.table import COLUMNS, describe
+from codedfl.schemes._table import COLUMNS, describe
 
 MOST_DEVICES = 40
 """Devices that are listed one by one."""

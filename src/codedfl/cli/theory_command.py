@@ -60,8 +60,8 @@ def theory(
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
     from codedfl.errors import InputError
     from codedfl.experiment import load_config
-    from codedfl.experiment.theory import run_theory
-    from codedfl.experiment.theory_files import write_theory
+    from codedfl.experiment._theory import run_theory
+    from codedfl.experiment._theory_files import write_theory
     from codedfl.training import StopOnInterrupt
 
     if check:

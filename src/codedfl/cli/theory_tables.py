@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.style import new_table
-from codedfl.experiment.theory import TheoryReport
+from codedfl.experiment._theory import TheoryReport
 from codedfl.theory import Check
 
 

@@ -4,10 +4,10 @@ Two ways to the same law: `encode` is what a device runs; `sample_coded` draws f
 the data, through a factor of the Gram matrix. `encode_all` builds the global coded dataset with either.
 """
 
-from codedfl.coding.encoder import CodedData, encode
-from codedfl.coding.fleetwide import EncoderName, cheaper_encoder, encode_all
-from codedfl.coding.gram import Gram, Rows, compute_gram
-from codedfl.coding.sampler import sample_coded
+from codedfl.coding._encoder import CodedData, encode
+from codedfl.coding._fleetwide import EncoderName, cheaper_encoder, encode_all
+from codedfl.coding._gram import Gram, Rows, compute_gram
+from codedfl.coding._sampler import sample_coded
 
 __all__ = [
     "CodedData",

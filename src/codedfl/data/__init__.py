@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from codedfl.data.dataset import Dataset, Task
-from codedfl.data.features import FeatureMap
-from codedfl.data.federation import DeviceSummary, Federation, build_federation
-from codedfl.data.fitting import MapKind, Scaling, fit_feature_map
-from codedfl.data.load import load_dataset
-from codedfl.data.mapped import open_federation, save_federation
-from codedfl.data.partition import (
+from codedfl.data._dataset import Dataset, Task
+from codedfl.data._features import FeatureMap
+from codedfl.data._federation import DeviceSummary, Federation, build_federation
+from codedfl.data._fitting import MapKind, Scaling, fit_feature_map
+from codedfl.data._loading import load_dataset
+from codedfl.data._memmap import open_federation, save_federation
+from codedfl.data._partition import (
     Partition,
     PartitionKind,
     partition,
@@ -17,8 +17,8 @@ from codedfl.data.partition import (
     partition_iid,
     partition_shards,
 )
-from codedfl.data.registry import DatasetStatus, list_datasets
-from codedfl.data.targets import TaskChoice
+from codedfl.data._registry import DatasetStatus, list_datasets
+from codedfl.data._targets import TaskChoice
 
 __all__ = [
     "Dataset",

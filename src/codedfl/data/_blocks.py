@@ -7,8 +7,8 @@ from mmap import mmap
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
 from codedfl.errors import InputError
+from codedfl.typing import FloatArray
 
 ENTRIES_PER_BLOCK = 2**21
 

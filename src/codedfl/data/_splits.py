@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from codedfl.arrays import IntArray
 from codedfl.errors import InputError
+from codedfl.typing import IntArray
 
 
 def require_fraction(name: str, value: float) -> None:

@@ -8,16 +8,16 @@ Example:
     'completed'
 """
 
-from codedfl.experiment.build import Experiment, build_experiment
-from codedfl.experiment.comparison import Comparison, Outcome
-from codedfl.experiment.config import Config
-from codedfl.experiment.config_files import load_config, parse_config, parse_override, to_toml
-from codedfl.experiment.folder import RunFolder, curves_csv
-from codedfl.experiment.observer import Observer
-from codedfl.experiment.predictor import Predictor
-from codedfl.experiment.run import run
-from codedfl.experiment.summary import summarise
-from codedfl.experiment.sweep import sweep, tune
+from codedfl.config._files import load_config, parse_config, parse_override, to_toml
+from codedfl.config._schema import Config
+from codedfl.experiment._build import Experiment, build_experiment
+from codedfl.experiment._comparison import Comparison, Outcome
+from codedfl.experiment._predictor import Predictor
+from codedfl.experiment._progress import Observer
+from codedfl.experiment._run import run
+from codedfl.experiment._run_folder import RunFolder, curves_csv
+from codedfl.experiment._summary import summarise
+from codedfl.experiment._sweep import sweep, tune
 
 __all__ = [
     "Comparison",

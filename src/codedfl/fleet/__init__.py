@@ -23,20 +23,20 @@ Example:
     20
 """
 
-from codedfl.fleet.allocation import Allocation, allocate, expected_return, optimal_loads
-from codedfl.fleet.arrivals import (
+from codedfl.fleet._allocation import Allocation, allocate, expected_return, optimal_loads
+from codedfl.fleet._arrivals import (
     AdaptiveBatchArrivals,
     Arrivals,
     Attendance,
     FixedBatchArrivals,
     TraceArrivals,
 )
-from codedfl.fleet.channel import Channel
-from codedfl.fleet.cohort import CohortArrivals
-from codedfl.fleet.latency import RoundTiming, Workload
-from codedfl.fleet.profile_files import read_fleet
-from codedfl.fleet.profiles import Fleet, draw_fleet
-from codedfl.fleet.stragglers import bandwidth_for_straggler_ratio
+from codedfl.fleet._channel import Channel
+from codedfl.fleet._cohort import CohortArrivals
+from codedfl.fleet._latency import RoundTiming, Workload
+from codedfl.fleet._profile_files import read_fleet
+from codedfl.fleet._profiles import Fleet, draw_fleet
+from codedfl.fleet._stragglers import bandwidth_for_straggler_ratio
 
 __all__ = [
     "AdaptiveBatchArrivals",

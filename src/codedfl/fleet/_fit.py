@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from codedfl.arrays import BoolArray, FloatArray, IntArray
+from codedfl.typing import BoolArray, FloatArray, IntArray
 
 
 def largest_fitting(estimate: FloatArray, most: IntArray, fits: Callable[[IntArray], BoolArray]) -> IntArray:

@@ -7,9 +7,9 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._checks import require_finite
-from codedfl.arrays import FloatArray, IntArray
+from codedfl._validation import require_finite
 from codedfl.errors import InputError
+from codedfl.typing import FloatArray, IntArray
 
 LARGEST_POWER_DBM = 300.0
 

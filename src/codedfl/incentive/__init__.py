@@ -7,17 +7,17 @@ Example:
     (1312, True)
 """
 
-from codedfl.incentive.budget import contract_for_budget, most_payable, reward_table
-from codedfl.incentive.contract import Contract, design_contract
-from codedfl.incentive.device_file import read_devices
-from codedfl.incentive.gamma import Gamma, PowerLoss, QuarticLoss
-from codedfl.incentive.menu import Menu
-from codedfl.incentive.rewards import optimal_rewards
-from codedfl.incentive.sensitivities import printed_sensitivities, table_sensitivities
-from codedfl.incentive.stackelberg import Leader, stackelberg_for_lambda, stackelberg_for_reward
-from codedfl.incentive.stackelberg_outcome import StackelbergCheck, StackelbergOutcome
-from codedfl.incentive.traits import DeviceTraits
-from codedfl.incentive.verification import Verification
+from codedfl.incentive._budget import contract_for_budget, most_payable, reward_table
+from codedfl.incentive._contract import Contract, design_contract
+from codedfl.incentive._device_file import read_devices
+from codedfl.incentive._gamma import Gamma, PowerLoss, QuarticLoss
+from codedfl.incentive._menu import Menu
+from codedfl.incentive._rewards import optimal_rewards
+from codedfl.incentive._sensitivities import printed_sensitivities, table_sensitivities
+from codedfl.incentive._stackelberg import Leader, stackelberg_for_lambda, stackelberg_for_reward
+from codedfl.incentive._stackelberg_outcome import StackelbergCheck, StackelbergOutcome
+from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._verification import Verification
 
 __all__ = [
     "Contract",

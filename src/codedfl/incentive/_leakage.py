@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from codedfl.arrays import FloatArray
+from codedfl.typing import FloatArray
 
 LOG_TWO = math.log(2)
 

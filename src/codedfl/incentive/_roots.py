@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from codedfl.arrays import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray
 
 Restrict = Callable[[IntArray], Callable[[FloatArray], FloatArray]]
 """Gives, for the numbers of some functions, the one that evaluates each of them at a point of its own."""

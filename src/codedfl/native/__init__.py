@@ -4,7 +4,7 @@ It is optional. It is compiled at installation if there is a C compiler; without
 ``CODEDFL_NATIVE=0``, the same is computed by numpy, with the same rows and results equal up to rounding.
 """
 
-from codedfl.native.calls import Draws, Model, Party, Steps, suits
-from codedfl.native.library import available, backend
+from codedfl.native._calls import Draws, Model, Party, Steps, suits
+from codedfl.native._library import available, backend
 
 __all__ = ["Draws", "Model", "Party", "Steps", "available", "backend", "suits"]

@@ -6,13 +6,13 @@ Example:
     ['attack', 'fig-convergence', 'fig-tradeoff']
 """
 
-from codedfl.paper.cache import Cache
-from codedfl.paper.carrying_out import Means, Outcomes, Watcher
-from codedfl.paper.claims import Claim, Evidence
-from codedfl.paper.item import Item
-from codedfl.paper.registry import ITEMS
-from codedfl.paper.reproduce import Judgement, Reproduction, reproduce
-from codedfl.paper.setups import QUIRKS, Quirk, Scope
+from codedfl.paper._cache import Cache
+from codedfl.paper._claims import Claim, Evidence
+from codedfl.paper._executor import Means, Outcomes, Watcher
+from codedfl.paper._figure import Item
+from codedfl.paper._registry import ITEMS
+from codedfl.paper._reproduce import Judgement, Reproduction, reproduce
+from codedfl.paper._setups import QUIRKS, Quirk, Scope
 
 __all__ = [
     "ITEMS",

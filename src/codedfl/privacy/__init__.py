@@ -6,28 +6,28 @@ Example:
     268.0
 """
 
-from codedfl.privacy.accountant import PrivacyAccountant
-from codedfl.privacy.adjacency import Adjacency
-from codedfl.privacy.attack import AttackPoint, AttackResult, Measured, attack_curve, attack_error
-from codedfl.privacy.audit import DeviceAudit, Upload, audit_device
-from codedfl.privacy.composition import ComposedBudget, compose
-from codedfl.privacy.dataset import epsilon_of_dataset, renyi_of_dataset, sample_signal_to_noise
-from codedfl.privacy.exact import log_delta
-from codedfl.privacy.exposure import equal_noise_variance, signal_to_noise
-from codedfl.privacy.interference import (
+from codedfl.privacy._accountant import PrivacyAccountant
+from codedfl.privacy._adjacency import Adjacency
+from codedfl.privacy._attack import AttackPoint, AttackResult, Measured, attack_curve, attack_error
+from codedfl.privacy._audit import DeviceAudit, Upload, audit_device
+from codedfl.privacy._composition import ComposedBudget, compose
+from codedfl.privacy._dataset import epsilon_of_dataset, renyi_of_dataset, sample_signal_to_noise
+from codedfl.privacy._exact import log_delta
+from codedfl.privacy._exposure import equal_noise_variance, signal_to_noise
+from codedfl.privacy._interference import (
     MiDpBudget,
     interference,
     largest_mi_dp,
     mi_dp_of_device,
     printed_interference,
 )
-from codedfl.privacy.label_audit import LabelLeakage, label_leakage
-from codedfl.privacy.labels import LabelInference, estimate_class_means, infer_labels
-from codedfl.privacy.matching import matched_error
-from codedfl.privacy.mi_dp import mi_dp_bits, noise_variance_for_mi_dp
-from codedfl.privacy.reconstruction import Reconstruction, reconstruct
-from codedfl.privacy.renyi import epsilon_from_renyi, renyi_divergence, useful_orders
-from codedfl.privacy.solving import exact_epsilon
+from codedfl.privacy._label_audit import LabelLeakage, label_leakage
+from codedfl.privacy._labels import LabelInference, estimate_class_means, infer_labels
+from codedfl.privacy._matching import matched_error
+from codedfl.privacy._mi_dp import mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.privacy._reconstruction import Reconstruction, reconstruct
+from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
+from codedfl.privacy._solving import exact_epsilon
 
 __all__ = [
     "Adjacency",

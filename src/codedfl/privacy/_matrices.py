@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from codedfl._checks import require_finite
-from codedfl.arrays import FloatArray
+from codedfl._validation import require_finite
 from codedfl.errors import InputError
+from codedfl.typing import FloatArray
 
 
 def require_matrix(name: str, values: FloatArray) -> None:

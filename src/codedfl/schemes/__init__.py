@@ -7,13 +7,13 @@ Example:
     ('LocalSGD', 'CodedSGD', 'average')
 """
 
-from codedfl.schemes.cfl_fb import cfl_fb
-from codedfl.schemes.codedfedl import codedfedl
-from codedfl.schemes.dp_cfl import dp_cfl
-from codedfl.schemes.fedavg import fedavg
-from codedfl.schemes.registry import SCHEMES, make_scheme
-from codedfl.schemes.scfl import scfl, scfl_fixed
-from codedfl.schemes.table import markdown_table
+from codedfl.schemes._cfl_fb import cfl_fb
+from codedfl.schemes._codedfedl import codedfedl
+from codedfl.schemes._dp_cfl import dp_cfl
+from codedfl.schemes._fedavg import fedavg
+from codedfl.schemes._registry import SCHEMES, make_scheme
+from codedfl.schemes._scfl import scfl, scfl_fixed
+from codedfl.schemes._table import markdown_table
 
 __all__ = [
     "SCHEMES",

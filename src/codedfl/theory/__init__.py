@@ -5,10 +5,10 @@ and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `li
 checks all of them by Monte Carlo.
 """
 
-from codedfl.theory.bounds import GapBound, device_bound, gap_bound, server_bound
-from codedfl.theory.constants import Constants, largest_residual, measure_constants
-from codedfl.theory.drift import accumulated_descent, device_drift, server_drift
-from codedfl.theory.limit import (
+from codedfl.theory._bounds import GapBound, device_bound, gap_bound, server_bound
+from codedfl.theory._constants import Constants, largest_residual, measure_constants
+from codedfl.theory._drift import accumulated_descent, device_drift, server_drift
+from codedfl.theory._limit import (
     LimitError,
     LimitPoint,
     arrival_limit_point,
@@ -16,11 +16,11 @@ from codedfl.theory.limit import (
     limit_error,
     limit_point,
 )
-from codedfl.theory.moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
-from codedfl.theory.round import Round
-from codedfl.theory.simulation import SimulatedRuns, simulate_round, simulate_runs
-from codedfl.theory.variance import RoundVariance, best_weight, round_variance
-from codedfl.theory.verification import Check, verify
+from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
+from codedfl.theory._round import Round
+from codedfl.theory._simulation import SimulatedRuns, simulate_round, simulate_runs
+from codedfl.theory._variance import RoundVariance, best_weight, round_variance
+from codedfl.theory._verification import Check, verify
 
 __all__ = [
     "Check",

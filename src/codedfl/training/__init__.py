@@ -1,22 +1,22 @@
 """Training: local steps, coded steps, aggregation and the round loop (Sec. III-B to III-D)."""
 
-from codedfl.training.aggregation import Aggregation, DeviceUpdate, InverseProbability, Sum
-from codedfl.training.allocated import AllocatedGradient
-from codedfl.training.callbacks import Callback, StopOnDivergence, StopOnInterrupt, StopTraining
-from codedfl.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from codedfl.training.devices import DevicePlan, DeviceWork, Idle, LocalSGD
-from codedfl.training.evaluation import Evaluator, Reference
-from codedfl.training.learning_rate import LearningRate
-from codedfl.training.ledger import Ledger
-from codedfl.training.loop import Entrant, StopTogether, rounds_within, train, train_together
-from codedfl.training.recording import Recorder, curves_to_csv
-from codedfl.training.result import Evaluation, Progress, RunResult, Status
-from codedfl.training.sampling import bernoulli_batches
-from codedfl.training.scheme import PreparedScheme, Scheme, SchemeState
-from codedfl.training.server import CodedSGD, ParityGradient, ServerPlan, ServerWork
-from codedfl.training.setting import Code, Setting
-from codedfl.training.steps import accumulate_gradients
-from codedfl.training.tuning import (
+from codedfl.training._aggregation import Aggregation, DeviceUpdate, InverseProbability, Sum
+from codedfl.training._allocated import AllocatedGradient
+from codedfl.training._callbacks import Callback, StopOnDivergence, StopOnInterrupt, StopTraining
+from codedfl.training._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from codedfl.training._devices import DevicePlan, DeviceWork, Idle, LocalSGD
+from codedfl.training._evaluation import Evaluator, Reference
+from codedfl.training._learning_rate import LearningRate
+from codedfl.training._ledger import Ledger
+from codedfl.training._loop import Entrant, StopTogether, rounds_within, train, train_together
+from codedfl.training._recording import Recorder, curves_to_csv
+from codedfl.training._result import Evaluation, Progress, RunResult, Status
+from codedfl.training._sampling import bernoulli_batches
+from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState
+from codedfl.training._server import CodedSGD, ParityGradient, ServerPlan, ServerWork
+from codedfl.training._setting import Code, Setting
+from codedfl.training._steps import accumulate_gradients
+from codedfl.training._tuning import (
     Search,
     StepSizeChoice,
     Trial,
@@ -24,7 +24,7 @@ from codedfl.training.tuning import (
     choose_step_sizes,
     validation_setting,
 )
-from codedfl.training.uploads import CodedUpload, UploadCost
+from codedfl.training._uploads import CodedUpload, UploadCost
 
 __all__ = [
     "Aggregation",

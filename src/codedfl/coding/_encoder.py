@@ -1,0 +1,98 @@
+"""The encoder that a device runs: a random projection plus Gaussian noise, in blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codedfl._validation import require_at_least, require_non_negative
+from codedfl.coding._gram import Rows
+from codedfl.typing import FloatArray
+
+CODED_BLOCK = 512
+SAMPLE_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class CodedData:
+    """A coded dataset, of one device or summed over devices.
+
+    Args:
+        features: ``X~``, (c, d).
+        labels: ``Y~``, (c, o).
+        noise_variance: variance of the noise in every entry of ``X~``; over a sum of devices, the sum of theirs.
+    """
+
+    features: FloatArray
+    labels: FloatArray
+    noise_variance: float
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+def encode(
+    rows: Rows,
+    coded_samples: int,
+    *,
+    noise_variance: float,
+    label_noise_variance: float = 0.0,
+    clip_norm: float | None = None,
+    rng: np.random.Generator,
+) -> CodedData:
+    """Encode one device's data (Sec. III-A).
+
+    ``X~_i = G_i W_i X_i + N_i`` and ``Y~_i = G_i W_i Y_i (+ label noise)``, with the entries of ``G_i`` (c, l_i) from N(0, 1)
+    and those of ``N_i`` from N(0, sigma_i^2). SCFL and DP-CFL have ``W_i = I``; the parity of CFL-FB and CodedFedL
+    has a weight for each sample. ``G_i`` is drawn block by block and never held whole.
+
+    On a real device ``rng`` must be seeded from the operating system (``np.random.default_rng()``) and forgotten: who knows
+    ``G_i`` can undo the projection.
+
+    Args:
+        rows: the samples and, for a parity, their weights.
+        coded_samples: ``c``.
+        noise_variance: ``sigma_i^2``.
+        label_noise_variance: variance of noise on the coded labels; the paper has none.
+        clip_norm: ``B``, to which the norm of every sample is clipped first; None for no clipping.
+        rng: the source of ``G_i`` and ``N_i``.
+
+    Returns:
+        The coded dataset, in the precision of the data.
+
+    Example:
+        >>> rows = Rows(np.eye(4, 3), np.ones((4, 1)))
+        >>> coded = encode(rows, 5, noise_variance=0.25, rng=np.random.default_rng(0))
+        >>> coded.features.shape, coded.labels.shape
+        ((5, 3), (5, 1))
+    """
+    require_at_least("coded_samples", coded_samples, 1)
+    require_non_negative("noise_variance", noise_variance)
+    require_non_negative("label_noise_variance", label_noise_variance)
+    if clip_norm is not None:
+        rows = rows.clipped(clip_norm)
+    features = np.zeros((coded_samples, rows.features.shape[1]), rows.features.dtype)
+    labels = np.zeros((coded_samples, rows.labels.shape[1]), rows.labels.dtype)
+    for start in range(0, coded_samples, CODED_BLOCK):
+        part = slice(start, start + CODED_BLOCK)
+        for block in rows.blocks(SAMPLE_BLOCK):
+            projection = gaussian(rng, (len(features[part]), len(block)), 1.0, features.dtype)
+            if block.weights is not None:
+                projection *= block.weights.astype(projection.dtype)
+            features[part] += projection @ block.features
+            labels[part] += projection @ block.labels
+    # Noise is drawn after the projection, so that runs with different noise share their projection.
+    for coded, variance in ((features, noise_variance), (labels, label_noise_variance)):
+        if variance > 0:
+            coded += gaussian(rng, coded.shape, variance, coded.dtype)
+    return CodedData(features, labels, noise_variance)
+
+
+def gaussian(
+    rng: np.random.Generator, shape: tuple[int, ...], variance: float, dtype: np.dtype[np.floating]
+) -> FloatArray:
+    """Draw independent N(0, variance) entries in float32 or float64."""
+    draws: FloatArray = rng.standard_normal(shape, dtype=np.float32 if dtype == np.float32 else np.float64)
+    draws *= draws.dtype.type(np.sqrt(variance))
+    return draws

@@ -1,0 +1,204 @@
+"""Second moments of a dataset, all that the law of its coded version depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from codedfl._validation import require_positive
+from codedfl.errors import InputError
+from codedfl.parallel import Workers, one_blas_thread
+from codedfl.typing import FloatArray, IntArray
+
+BLOCK_ROWS = 2048
+"""Rows multiplied at once."""
+
+POWER_ITERATIONS = 1000
+POWER_TOLERANCE = 1e-12
+
+SMALLEST_PIVOT = 1e-6
+"""A Cholesky pivot below this (of columns scaled to one) counts as zero, and so does an eigenvalue below its square."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows ``(X, Y)``, each multiplied by its weight when weights are given.
+
+    Args:
+        features: ``X``, (l, d).
+        labels: ``Y``, (l, o).
+        weights: ``w``, one for each row that counts, or None for ones.
+        chosen: the numbers of the rows that count, in order; None for all. They are gathered block by block, never all at once.
+    """
+
+    features: FloatArray
+    labels: FloatArray
+    weights: FloatArray | None = None
+    chosen: IntArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.features if self.chosen is None else self.chosen)
+
+    def joined(self) -> FloatArray:
+        """Return ``diag(w) [X Y]``, (l, d + o)."""
+        parts = self.features, self.labels
+        joined = np.hstack(parts if self.chosen is None else [part[self.chosen] for part in parts])
+        if self.weights is not None:
+            joined *= self.weights[:, None].astype(joined.dtype)
+        return joined
+
+    def clipped(self, bound: float) -> Rows:
+        """Weight every sample down to ``||w x|| <= bound``, its label with it, which a worst-case privacy guarantee needs.
+
+        Features and label get the same weight ``min(w, bound / ||x||)``, so that a clipped sample still says the truth about the
+        model, only less loudly.
+
+        Example:
+            >>> Rows(np.array([[3.0, 4.0], [0.0, 0.5]]), np.ones((2, 1))).clipped(2.5).joined().tolist()
+            [[1.5, 2.0, 0.5], [0.0, 0.5, 1.0]]
+        """
+        require_positive("clip_norm", bound)
+        largest = bound / np.maximum(self.norms(), bound)
+        weights = largest if self.weights is None else np.minimum(self.weights, largest)
+        return Rows(self.features, self.labels, weights, self.chosen)
+
+    def norms(self) -> FloatArray:
+        """Return ``||x||`` of every row, without a copy of all rows."""
+        blocks = [np.linalg.norm(block.features, axis=1) for block in self.blocks(BLOCK_ROWS)]
+        return np.concatenate(blocks) if blocks else np.zeros(0)
+
+    def blocks(self, size: int) -> Iterator[Rows]:
+        """Cut into consecutive blocks of at most ``size`` rows: views, or copies of rows that are chosen."""
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            rows = part if self.chosen is None else self.chosen[part]
+            weights = None if self.weights is None else self.weights[part]
+            yield Rows(self.features[rows], self.labels[rows], weights)
+
+
+@dataclass(frozen=True)
+class Gram:
+    """The Gram matrix ``[X Y]^T [X Y]`` in float64.
+
+    Args:
+        matrix: (d + o, d + o), symmetric.
+        dimension: ``d``.
+        samples: ``m``, the rows that went into it.
+
+    Example:
+        >>> X, Y = np.eye(3, 2), np.ones((3, 1))
+        >>> gram = compute_gram([Rows(X, Y)])
+        >>> gram.features.tolist(), gram.cross.tolist()
+        ([[1.0, 0.0], [0.0, 1.0]], [[1.0], [1.0]])
+        >>> round(gram.smoothness, 9)
+        1.0
+    """
+
+    matrix: FloatArray
+    dimension: int
+    samples: int
+
+    @property
+    def features(self) -> FloatArray:
+        """``H = X^T X``, the Hessian of the loss."""
+        return self.matrix[: self.dimension, : self.dimension]
+
+    @property
+    def cross(self) -> FloatArray:
+        """``X^T Y``."""
+        return self.matrix[: self.dimension, self.dimension :]
+
+    @property
+    def labels(self) -> FloatArray:
+        """``Y^T Y``."""
+        return self.matrix[self.dimension :, self.dimension :]
+
+    @cached_property
+    def smoothness(self) -> float:
+        """``L = lambda_max(X^T X)``, the smoothness constant of the loss, by power iteration."""
+        vector = np.random.Generator(np.random.Philox(0)).standard_normal(self.dimension)
+        estimate = 0.0
+        for _ in range(POWER_ITERATIONS):
+            vector /= np.linalg.norm(vector)
+            product = self.features @ vector
+            previous, estimate = estimate, float(vector @ product)
+            if abs(estimate - previous) <= POWER_TOLERANCE * estimate:
+                break
+            vector = product
+        return estimate
+
+    @cached_property
+    def optimum(self) -> FloatArray:
+        """``W*``, the least-squares solution of (1) in the paper; that of least norm where it is not unique."""
+        if self._scaled_factor is not None:
+            return self.solve(self.cross)
+        inverse: FloatArray = scipy.linalg.pinvh(self.features, rtol=SMALLEST_PIVOT**2)
+        return inverse @ self.cross
+
+    @cached_property
+    def _scaled_factor(self) -> tuple[FloatArray, FloatArray] | None:
+        """The Cholesky factor of ``H`` with columns scaled to one, and their scale; None if ``H`` is singular.
+
+        Columns of very different size are no reason to call the matrix singular.
+        """
+        scale = np.sqrt(np.diag(self.features))
+        scale[scale == 0] = 1.0
+        try:
+            factor: FloatArray = scipy.linalg.cholesky(self.features / np.outer(scale, scale))
+        except scipy.linalg.LinAlgError:
+            return None
+        return (factor, scale[:, None]) if np.diag(factor).min() > SMALLEST_PIVOT else None
+
+    def solve(self, target: FloatArray) -> FloatArray:
+        """Return ``H^-1`` times a matrix.
+
+        Raises:
+            InputError: if ``H = X^T X`` is singular.
+        """
+        if self._scaled_factor is None:
+            raise InputError("X^T X is singular, so the optimum is not unique: use fewer features or more samples.")
+        factor, scale = self._scaled_factor
+        solution: FloatArray = scipy.linalg.cho_solve((factor, False), target / scale)
+        return solution / scale
+
+    def loss(self, model: FloatArray) -> float:
+        """``f(W) = 1/2 ||X W - Y||_F^2`` of (1) in the paper, without touching the data."""
+        W = model.astype(np.float64)
+        quadratic = np.sum(W * (self.features @ W)) - 2 * np.sum(W * self.cross)
+        return float(0.5 * (quadratic + np.trace(self.labels)))
+
+    def gap(self, model: FloatArray) -> float:
+        """``f(W) - f(W*) = 1/2 tr[(W - W*)^T H (W - W*)]``, without cancellation."""
+        difference = model.astype(np.float64) - self.optimum
+        return float(0.5 * np.sum(difference * (self.features @ difference)))
+
+
+def compute_gram(parts: Iterable[Rows], workers: Workers | None = None) -> Gram:
+    """Add up ``[X Y]^T diag(w)^2 [X Y]`` over parts of a dataset, in blocks of rows.
+
+    Args:
+        parts: the rows, for example one part a device.
+        workers: threads to multiply blocks on; the sum is taken in the order of the blocks.
+
+    Returns:
+        The Gram matrix of all parts together.
+    """
+    parts = list(parts)
+    dimension, outputs = parts[0].features.shape[1], parts[0].labels.shape[1]
+    total = np.zeros((dimension + outputs, dimension + outputs))
+    blocks = (block for part in parts for block in part.blocks(BLOCK_ROWS))
+    with one_blas_thread():
+        for product in (workers or Workers(1)).map(_square, blocks):
+            total += product
+    return Gram(total, dimension, sum(len(part) for part in parts))
+
+
+def _square(block: Rows) -> FloatArray:
+    # In float64 whatever the data: rounding in float32 would give null directions eigenvalues of their own.
+    joined = block.joined().astype(np.float64)
+    product: FloatArray = joined.T @ joined
+    return product

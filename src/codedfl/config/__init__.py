@@ -1,0 +1,16 @@
+"""Configuration: every field with its default, its range and one line of explanation, read from and written to TOML."""
+
+from codedfl.config._files import load_config, parse_config, parse_override, to_toml
+from codedfl.config._schema import Config, DataConfig, FeaturesConfig, IncentiveConfig, Section
+
+__all__ = [
+    "Config",
+    "DataConfig",
+    "FeaturesConfig",
+    "IncentiveConfig",
+    "Section",
+    "load_config",
+    "parse_config",
+    "parse_override",
+    "to_toml",
+]

@@ -1,0 +1,92 @@
+"""Why a configuration is refused, in one sentence that names the field, the value and what is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from codedfl._messages import no_such_key, shown_key
+from codedfl.config._schema import Config, Section
+from codedfl.errors import InputError
+
+
+def refusal(problems: Sequence[Mapping[str, Any]]) -> str:
+    """Turn the first of pydantic's errors into one sentence that names the field, the value and what is allowed."""
+    first = problems[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):  # raised by a check of our own, complete
+        return str(cause)
+    section, path = _field_at(first["loc"])
+    if first["type"] == "extra_forbidden":
+        return no_such_key("".join(f"{part}." for part in path), str(first["loc"][-1]), section.model_fields)
+    # Of the alternatives that a field has, the one that looked into a list knows which item is wrong.
+    in_lists = (item for item in problems if _field_at(item["loc"])[1] == path and _is_item(item))
+    closest = next(in_lists, first)
+    index = f"[{closest['loc'][-1]}]" if _is_item(closest) else ""
+    wanted = cause or f"it must be {_allowed(section, path[-1], of_item=bool(index))}"
+    return f"{'.'.join(map(shown_key, path))}{index} = {_shown(closest['input'])} is not possible: {wanted}."
+
+
+def _is_item(problem: Mapping[str, Any]) -> bool:
+    return isinstance(problem["loc"][-1], int) and problem["type"] != "missing"
+
+
+def _field_at(location: Sequence[str | int]) -> tuple[type[Section], list[str]]:
+    """Return the section that a field is in and its full name, without what pydantic adds for alternatives and items."""
+    section: type[Section] = Config
+    path: list[str] = []
+    for part in location:
+        if part not in section.model_fields:
+            break
+        path.append(str(part))
+        default = section.model_fields[str(part)].default
+        section = type(default) if isinstance(default, Section) else section
+    return section, [str(part) for part in location] if path == ["options"] else path
+
+
+def _allowed(section: type[Section], field: str, of_item: bool) -> str:
+    schema = section.model_json_schema()["properties"].get(field, {})
+    if not {"type", "anyOf", "enum"} & set(schema) or schema.get("type") == "object":
+        return "a section with keys and values"
+    if of_item:
+        schema = next(option for option in schema.get("anyOf", [schema]) if option.get("type") == "array")
+        schema = schema.get("items") or schema["prefixItems"][0]
+    return _described(schema)
+
+
+def _described(schema: Mapping[str, Any], plural: bool = False) -> str:
+    """Say in words what a JSON schema allows."""
+    kind = schema.get("type")
+    if "anyOf" in schema:
+        return " or ".join(_described(option) for option in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        *most, last = (json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
+        return f"{', '.join(most)} or {last}" if most else last
+    if kind == "array":
+        items = schema.get("prefixItems")
+        if items:
+            return f"a list of {len(items)} {_described(items[0], plural=True)}"
+        return f"a {'non-empty ' * ('minItems' in schema)}list of {_described(schema['items'], plural=True)}"
+    words = {"number": "a finite number", "integer": "an integer", "string": "a string", "boolean": "true or false"}
+    word = words[str(kind)]
+    return (f"{word.split(' ', 1)[1]}s" if plural else word) + _bounds(schema)
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    wording = {
+        "exclusiveMinimum": "above {:g}",
+        "minimum": "{} or more",
+        "exclusiveMaximum": "below {:g}",
+        "maximum": "at most {}",
+    }
+    bounds = ", ".join(text.format(schema[name]) for name, text in wording.items() if name in schema)
+    return f" ({bounds})" if bounds else ""
+
+
+def _shown(value: object) -> str:
+    try:
+        text = json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):  # odd keys, thousands of digits, nested without end
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,246 @@
+"""The configuration of a comparison: every field with its default, its range and one line of explanation."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from codedfl._messages import no_such_key
+from codedfl.config._noise_shorthand import expand_noise
+from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
+from codedfl.errors import InputError
+from codedfl.schemes import SCHEMES, make_scheme
+from codedfl.streams import MAX_SEED
+
+
+def _writable(text: str) -> str:
+    if re.search("[\0\ud800-\udfff]", text):  # the latter stand for bytes that are not UTF-8
+        raise ValueError("it must be UTF-8 text without NUL characters")
+    return text
+
+
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Text = Annotated[str, AfterValidator(_writable)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Auto = Literal["auto"]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(Section):
+    """Which data, and which device holds which rows."""
+
+    dataset: Text = Field(
+        "digits",
+        description="a named dataset (`codedfl datasets` lists them), a .npz, .csv or .parquet file, or a folder of .npy files",
+    )
+    data_dir: Text = Field("", description="folder with the named datasets; empty for CODEDFL_DATA, else ./data")
+    target: tuple[Text, ...] = Field(
+        (), description="own files: target column(s), or the name of the target array in an .npz"
+    )
+    device_column: Text = Field("", description="own files: column that says which device a row belongs to")
+    drop: tuple[Text, ...] = Field((), description="own files: columns to leave out")
+    task: Literal["auto", "classification", "regression"] = Field(
+        "auto", description="own files: auto reads it off the target (numbers: regression, words: classification)"
+    )
+    test_file: Text = Field("", description="own files: a second file with test data")
+    test_fraction: float = Field(
+        0.3, gt=0, lt=1, description="share of rows to test on, where the data has no test set"
+    )
+    partition: Literal["auto", "shards", "dirichlet", "iid", "column"] = Field(
+        "auto",
+        description="shards sorts by label as the paper does; auto is column if data.device_column is set, else shards",
+    )
+    dirichlet_alpha: Positive = Field(0.5, description="concentration of the dirichlet partition; small is uneven")
+    devices: Count = Field(20, description="number of devices N (a partition by column counts them itself)")
+
+
+class FeaturesConfig(Section):
+    """What the linear model sees."""
+
+    map: Literal["auto", "rff", "none"] = Field(
+        "auto", description="rff: random Fourier features; auto is rff for images and none for features and own files"
+    )
+    dimension: Count = Field(100, description="number d of random Fourier features")
+    gamma: Positive | Literal["scale"] = Field(
+        "scale", description="width of the RBF kernel; scale is 1 / (columns * variance)"
+    )
+    standardize: bool | Auto = Field(
+        "auto", description="centre and scale raw columns first; auto does so for own files"
+    )
+    scaling: Literal["auto", "none", "global", "column"] = Field(
+        "auto",
+        description="bring every entry within [-1, 1] by one scale or one for each column; auto is none for rff, else column",
+    )
+    intercept: bool | Auto = Field("auto", description="add a constant feature; auto does so for own files without rff")
+
+
+class FleetConfig(Section):
+    """Devices and channel (Sec. II-B, VI-A)."""
+
+    file: Text = Field(
+        "", description="CSV with mac_rate and transmit_power_dbm (and name) of each device, instead of a draw"
+    )
+    mac_rate: Positive = Field(1_536_000.0, description="MAC per second of a device before its factor")
+    mac_rate_factor: tuple[Positive, Positive] = Field((0.8, 1.0), description="range of that factor, drawn uniformly")
+    transmit_power_dbm: tuple[Finite, Finite] = Field(
+        (-5.0, 25.0), description="range of transmit powers, drawn uniformly; the paper has 15 to 25"
+    )
+    server_mac_rate: Positive = Field(15_360_000.0, description="MAC per second of the server")
+    straggler_ratio: float = Field(
+        0.3,
+        ge=0,
+        lt=1,
+        description="set the bandwidth so that this share of devices misses a round; 0 uses bandwidth_hz",
+    )
+    bandwidth_hz: Positive = Field(180_000.0, description="uplink bandwidth B of a device")
+    noise_power_dbm: Finite = Field(-70.0, description="receiver noise N0")
+    mean_gain: Positive = Field(1e-8, description="mean channel gain (Rayleigh fading)")
+    download_rate_bps: Positive = Field(1e6, description="downlink rate")
+
+
+class CodingConfig(Section):
+    """The coded upload (Sec. III-A)."""
+
+    coded_samples: Count = Field(1000, description="coded samples c of each device")
+    noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+        0.1, description="noise variance sigma_i^2, one number or one for each device"
+    )
+    label_noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+        0.0, description="the same for the coded labels; the paper has none"
+    )
+    encoder: Literal["auto", "direct", "gram"] = Field(
+        "auto",
+        description="direct draws the projection as a device does; gram draws from the same law; auto: less work",
+    )
+    draw: CountOrZero = Field(
+        0,
+        description="number of the draw of the coded data: another one gives other coded data, with everything else the same",
+    )
+    clip_norm: NonNegative = Field(
+        0.0,
+        description="clip the norm of every sample to this before encoding; 0 for no clipping, and no worst-case guarantee",
+    )
+
+
+class IncentiveConfig(Section):
+    """What devices are paid to give up noise (Sec. V); sets the noise variances in place of coding.noise_variance."""
+
+    mechanism: Literal["none", "contract", "stackelberg"] = Field(
+        "none", description="contract: an item for each device; stackelberg: one reward, shared by privacy given up"
+    )
+    total_reward: Positive = Field(100.0, description="what all devices together are paid")
+    sensitivity: Literal["table", "printed"] | tuple[Positive, ...] = Field(
+        "table", description="privacy sensitivity mu_i of each device; table is 1 + 0.02 (i - 1), printed 1 + 0.02 i"
+    )
+
+
+class PrivacyConfig(Section):
+    """What is said about privacy (Sec. IV-B)."""
+
+    delta: float = Field(1e-5, gt=0, lt=1, description="delta of the worst-case (epsilon, delta) guarantees")
+
+
+class TrainingConfig(Section):
+    """Rounds and clock (Sec. III-B to III-D)."""
+
+    local_steps: Count = Field(5, description="SGD steps tau in a round")
+    deadline_s: Positive = Field(1.0, description="duration T of a round, seconds")
+    total_time_s: Positive = Field(400.0, description="simulated training time of every scheme, seconds")
+    rounds: CountOrZero = Field(0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
+    cohort: CountOrZero = Field(0, description="devices asked in a round, drawn at random; 0 for all of them")
+    server_batch: CountOrZero = Field(
+        0, description="coded samples b_s in a step of the server; 0 for the most it has time for"
+    )
+    evaluations: Count = Field(100, description="evaluations along a run, about")
+    evaluation_samples: CountOrZero = Field(
+        0, description="score models on so many random test rows, where there are many; 0 for all of them"
+    )
+    initial_std: NonNegative = Field(
+        0.0, le=1e6, description="standard deviation of the entries of the first model; 0 for zeros"
+    )
+    model_norm_bound: NonNegative = Field(
+        0.0, description="project the model to this Frobenius norm after every round; 0 for no projection"
+    )
+    workers: CountOrZero = Field(
+        0, description="threads, which never change a result; 0 for one a core on large problems"
+    )
+
+
+class LearningRateConfig(Section):
+    """Step sizes eta_k, in units of 1 / L with L the largest eigenvalue of X^T X."""
+
+    scale: Positive | Literal["grid"] = Field(
+        "grid",
+        description="eta_0 * L; grid picks the best for each scheme from the grid below, on held-out training data",
+    )
+    grid: tuple[Positive, ...] = Field(
+        (0.125, 0.25, 0.5, 1.0, 2.0), min_length=1, description="candidates for eta_0 * L"
+    )
+    tuning_share: float = Field(0.5, gt=0, le=1, description="length of a tuning run, as a share of the whole run")
+    validation_fraction: float = Field(
+        0.15, gt=0, lt=1, description="share of training rows held out to choose from the grid"
+    )
+    decay_rounds: NonNegative = Field(0.0, description="beta in eta_0 / (1 + k / beta); 0 for a constant step size")
+
+
+class Config(Section):
+    """Everything that determines a comparison, and so every number that it yields.
+
+    Example:
+        >>> Config().training.local_steps
+        5
+        >>> Config(seed=1, training={"local_steps": 3}).training.local_steps
+        3
+    """
+
+    seed: int = Field(0, ge=0, le=MAX_SEED, description="seed of all randomness")
+    schemes: tuple[str, ...] = Field(tuple(SCHEMES), min_length=1, description="schemes to compare")
+    data: DataConfig = DataConfig()
+    features: FeaturesConfig = FeaturesConfig()
+    fleet: FleetConfig = FleetConfig()
+    coding: CodingConfig = CodingConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+    incentive: IncentiveConfig = IncentiveConfig()
+    training: TrainingConfig = TrainingConfig()
+    learning_rate: LearningRateConfig = LearningRateConfig()
+    options: dict[str, dict[str, Any]] = Field(
+        {}, validate_default=True, description="options of single schemes; those left out have their defaults"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_noise(cls, values: Any) -> Any:
+        return expand_noise(values)
+
+    @field_validator("schemes")
+    @classmethod
+    def _schemes_exist(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            make_scheme(name)
+            if names.count(name) > 1:
+                raise InputError(
+                    f"schemes = {json.dumps(names)} is not possible: {name} is named twice, name each once."
+                )
+        return names
+
+    @field_validator("options")
+    @classmethod
+    def _resolve_options(cls, given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """Check the options of each scheme and fill the others in, so that a configuration says all that determines a run."""
+        for scheme in given:
+            if scheme not in SCHEMES:
+                raise InputError(no_such_key("options.", scheme, SCHEMES))
+            check_options(scheme, given[scheme])
+        resolved = {scheme: option_defaults(scheme) | given.get(scheme, {}) for scheme in SCHEMES}
+        return {scheme: options for scheme, options in resolved.items() if options}

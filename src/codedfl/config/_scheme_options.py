@@ -1,0 +1,41 @@
+"""The options of single schemes, which are the arguments of their builders."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from codedfl._messages import no_such_key
+from codedfl.errors import InputError
+from codedfl.schemes import SCHEMES, make_scheme
+
+MAX_COUNT = 10**9
+"""The largest number of anything that is counted: beyond it lie typing errors, and overflow."""
+
+
+def option_defaults(scheme: str) -> dict[str, Any]:
+    """Return the options of a scheme with their defaults.
+
+    Example:
+        >>> option_defaults("scfl")
+        {'batch': 'adaptive', 'device_weight': 0.5}
+    """
+    return {name: item.default for name, item in inspect.signature(SCHEMES[scheme]).parameters.items()}
+
+
+def check_options(scheme: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that a scheme does not have, and values that they cannot have."""
+    known = option_defaults(scheme)
+    for name, value in options.items():
+        if name not in known:
+            raise InputError(no_such_key(f"options.{scheme}.", name, known))
+        if not isinstance(value, bool | int | float | str) or (isinstance(value, int) and abs(value) > MAX_COUNT):
+            raise InputError(
+                f"options.{scheme}.{name} is not possible: it must be a string, true or false, or a number (at most {MAX_COUNT})."
+            )
+    try:
+        make_scheme(scheme, options)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith("options.") else f"options.{scheme}.{text}") from error

@@ -1,0 +1,119 @@
+"""What a dataset is: raw inputs and targets, for training and for testing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl.data._blocks import require_finite_matrix
+from codedfl.errors import InputError
+from codedfl.typing import FloatArray, IntArray
+
+Task = Literal["classification", "regression"]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Raw inputs and targets, before feature maps and partitions.
+
+    Args:
+        name: how the dataset is called in results.
+        task: what the targets mean.
+        features: raw training inputs, (m, p), float32.
+        targets: training targets, (m, o), float32; one-hot rows for classification.
+        test_features: raw test inputs, with the columns of ``features``.
+        test_targets: test targets, with the columns of ``targets``.
+        target_names: names of the classes, or of the outputs of a regression.
+        feature_names: names of the raw inputs.
+        devices: which device each training row belongs to, if the data says so.
+
+    Example:
+        >>> X, Y = np.zeros((4, 2), np.float32), one_hot(np.array([0, 1, 1, 0]), 2)
+        >>> data = Dataset("toy", "classification", X, Y, X, Y, ("no", "yes"), ("a", "b"))
+        >>> data.labels
+        array([0, 1, 1, 0])
+    """
+
+    name: str
+    task: Task
+    features: FloatArray
+    targets: FloatArray
+    test_features: FloatArray
+    test_targets: FloatArray
+    target_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    devices: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.task not in ("classification", "regression"):
+            raise InputError(f"task = {self.task!r} must be 'classification' or 'regression'.")
+        _require_table("features", self.features, self.feature_names)
+        _require_table("targets", self.targets, self.target_names)
+        _require_table("test_features", self.test_features, self.feature_names)
+        _require_table("test_targets", self.test_targets, self.target_names)
+        require_same_rows("features", self.features, "targets", self.targets)
+        require_same_rows("test_features", self.test_features, "test_targets", self.test_targets)
+        if self.devices is not None:
+            require_same_rows("features", self.features, "devices", self.devices)
+        if self.task == "classification":
+            _require_one_hot("targets", self.targets)
+            _require_one_hot("test_targets", self.test_targets)
+
+    @property
+    def labels(self) -> IntArray:
+        """The class of each training row, as an index into ``target_names``."""
+        if self.task != "classification":
+            raise InputError(f"the dataset {self.name!r} is a regression, which has no classes.")
+        labels: IntArray = np.argmax(self.targets, axis=1)
+        return labels
+
+
+def one_hot(labels: npt.NDArray[np.integer[Any]], classes: int) -> FloatArray:
+    """Return a float32 matrix with a one in column ``labels[i]`` of row i.
+
+    Example:
+        >>> one_hot(np.array([1, 0]), 3)
+        array([[0., 1., 0.],
+               [1., 0., 0.]], dtype=float32)
+    """
+    matrix = np.zeros((len(labels), classes), dtype=np.float32)
+    matrix[np.arange(len(labels)), labels] = 1
+    return matrix
+
+
+def require_matrix(name: str, values: FloatArray) -> None:
+    """Refuse what is not a non-empty, finite, two-dimensional array of floats."""
+    if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
+        raise InputError(
+            f"{name} has shape {values.shape} and dtype {values.dtype}: give a two-dimensional array of floats."
+        )
+    if values.size == 0:
+        raise InputError(f"{name} has shape {values.shape}: at least one row and one column are needed.")
+    require_finite_matrix(name, values)
+
+
+def require_same_rows(
+    name: str, values: Sequence[Any] | FloatArray, other: str, others: Sequence[Any] | FloatArray
+) -> None:
+    """Refuse two collections that describe the same rows but differ in length."""
+    if len(values) != len(others):
+        raise InputError(f"{name} has {len(values)} rows but {other} has {len(others)}: give one for each row.")
+
+
+def _require_table(name: str, values: FloatArray, columns: tuple[str, ...]) -> None:
+    require_matrix(name, values)
+    if values.shape[1] != len(columns):
+        raise InputError(f"{name} has {values.shape[1]} columns but {len(columns)} names: give one for each column.")
+
+
+def _require_one_hot(name: str, values: FloatArray) -> None:
+    if values.shape[1] < 2:
+        raise InputError(f"{name} has {values.shape[1]} class: classification needs at least 2.")
+    right = ((values == 0) | (values == 1)).all(axis=1) & (values.sum(axis=1) == 1)
+    if not right.all():
+        row = int(np.argmin(right))
+        raise InputError(f"row {row} of {name} is not one-hot: put a single 1 in the column of its class.")

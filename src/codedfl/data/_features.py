@@ -1,0 +1,163 @@
+"""Feature maps: what turns raw inputs into the features that the linear model sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl._validation import require_at_least, require_finite
+from codedfl.data._blocks import row_blocks
+from codedfl.errors import InputError
+from codedfl.typing import FloatArray, IntArray, aligned_empty
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    r"""A fitted map from p raw inputs to d features.
+
+    With random Fourier features, :math:`\phi(x) = \sqrt{2 / D} \cos(z W + b) / s`, and otherwise
+    :math:`\phi(x) = z / s`, where :math:`z` is the input x, standardised if the map says so, and s the output scale.
+    An intercept appends a constant 1, which is not scaled.
+
+    Args:
+        input_mean: mean of each raw input, (p,), or None for inputs as they are.
+        input_scale: standard deviation of each raw input, (p,), or None.
+        frequencies: W, (p, D), or None for inputs as features.
+        offsets: b, (D,), or None.
+        output_scale: s, (D,) or (1,), so that every training entry is within [-1, 1].
+        intercept: whether a last constant column of ones is appended.
+        input_dimension: p.
+
+    Example:
+        >>> halve = FeatureMap(None, None, None, None, np.array([2.0], np.float32), True, input_dimension=2)
+        >>> halve.transform(np.array([[1.0, -2.0]], np.float32))
+        array([[ 0.5, -1. ,  1. ]], dtype=float32)
+    """
+
+    input_mean: FloatArray | None
+    input_scale: FloatArray | None
+    frequencies: FloatArray | None
+    offsets: FloatArray | None
+    output_scale: FloatArray
+    intercept: bool
+    input_dimension: int
+
+    def __post_init__(self) -> None:
+        require_at_least("input_dimension", self.input_dimension, 1)
+        inputs = (self.input_dimension,)
+        mapped = inputs if self.offsets is None else (self.offsets.size,)
+        _require_together("input_mean", self.input_mean, inputs, "input_scale", self.input_scale, inputs)
+        _require_together("frequencies", self.frequencies, inputs + mapped, "offsets", self.offsets, mapped)
+        _require_shape("output_scale", self.output_scale, (1,) if self.output_scale.size == 1 else mapped)
+        for name, scale in (("input_scale", self.input_scale), ("output_scale", self.output_scale)):
+            if scale is not None and (scale <= 0).any():
+                raise InputError(f"{name} of the feature map has values that are not positive: fit the map again.")
+
+    @property
+    def dimension(self) -> int:
+        """Number of features d, the intercept included."""
+        mapped = self.input_dimension if self.offsets is None else len(self.offsets)
+        return mapped + int(self.intercept)
+
+    def transform(
+        self, raw: FloatArray, dtype: npt.DTypeLike = np.float32, *, rows: IntArray | None = None
+    ) -> FloatArray:
+        """Return the features of raw inputs, without temporaries of their size.
+
+        Args:
+            raw: raw inputs, (m, p).
+            dtype: floating type of the features.
+            rows: which rows to transform, in which order; by default all.
+
+        Returns:
+            A C-contiguous array, (m, d) or (len(rows), d).
+        """
+        if raw.ndim != 2 or raw.shape[1] != self.input_dimension:
+            raise InputError(
+                f"the raw inputs have shape {raw.shape}, but this feature map takes {self.input_dimension} columns."
+            )
+        count = len(raw) if rows is None else len(rows)
+        features = aligned_empty((count, self.dimension), dtype)
+        mapped = features[:, :-1] if self.intercept else features
+        for block in row_blocks(count, max(self.dimension, self.input_dimension)):
+            inputs = raw[block] if rows is None else raw[rows[block]]
+            require_finite("a block of the raw inputs", inputs)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._map_block(inputs, mapped[block])
+            if not np.isfinite(mapped[block]).all():
+                raise InputError("the raw inputs are too large for this feature map: scale them or standardise them.")
+        if self.intercept:
+            features[:, -1] = 1
+        return features
+
+    def _map_block(self, inputs: FloatArray, out: FloatArray) -> None:
+        inputs = inputs.astype(out.dtype, copy=False)
+        if self.input_mean is not None and self.input_scale is not None:
+            inputs = (inputs - self.input_mean) / self.input_scale
+        if self.frequencies is None or self.offsets is None:
+            out[...] = inputs
+        else:
+            np.matmul(inputs, self.frequencies.astype(out.dtype, copy=False), out=out)
+            out += self.offsets
+            np.cos(out, out=out)
+            out *= math.sqrt(2 / len(self.offsets))
+        out /= self.output_scale
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the map as arrays by field name, for an .npz file; what is None is left out."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> FeatureMap:
+        """Return the map that ``to_arrays`` wrote.
+
+        Example:
+            >>> scale = np.ones(1, np.float32)
+            >>> saved = FeatureMap(None, None, None, None, scale, True, input_dimension=2).to_arrays()
+            >>> FeatureMap.from_arrays(saved).dimension
+            3
+        """
+        for name in ("output_scale", "intercept", "input_dimension"):
+            if name not in arrays:
+                raise InputError(f"the saved feature map has no {name!r}: save it again with FeatureMap.to_arrays.")
+        for name in ("intercept", "input_dimension"):
+            if arrays[name].shape != () or arrays[name].dtype.kind not in "biu":
+                raise InputError(f"{name!r} of the saved feature map is not a single integer: save it again.")
+        return cls(
+            input_mean=arrays.get("input_mean"),
+            input_scale=arrays.get("input_scale"),
+            frequencies=arrays.get("frequencies"),
+            offsets=arrays.get("offsets"),
+            output_scale=arrays["output_scale"],
+            intercept=bool(arrays["intercept"]),
+            input_dimension=int(arrays["input_dimension"]),
+        )
+
+
+def _require_together(
+    name: str,
+    values: FloatArray | None,
+    shape: tuple[int, ...],
+    other: str,
+    others: FloatArray | None,
+    other_shape: tuple[int, ...],
+) -> None:
+    if (values is None) != (others is None):
+        raise InputError(f"the feature map has only one of {name} and {other}: give both or neither.")
+    if values is not None and others is not None:
+        _require_shape(name, values, shape)
+        _require_shape(other, others, other_shape)
+
+
+def _require_shape(name: str, values: FloatArray, shape: tuple[int, ...]) -> None:
+    if values.shape != shape or 0 in shape or not np.issubdtype(values.dtype, np.floating):
+        raise InputError(
+            f"{name} of the feature map has shape {values.shape} and dtype {values.dtype}: give floats of shape {shape}."
+        )
+    require_finite(f"{name} of the feature map", values)

@@ -1,0 +1,223 @@
+"""The data of a federation: the rows of each device after the feature map, and the test set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl.data._blocks import mapped_file
+from codedfl.data._dataset import Dataset, Task, require_matrix, require_same_rows
+from codedfl.data._features import FeatureMap
+from codedfl.data._partition import Partition
+from codedfl.data._splits import require_fraction
+from codedfl.errors import InputError
+from codedfl.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """What a device holds.
+
+    Args:
+        name: name of the device.
+        samples: number of its rows.
+        classes: number of its rows in each class that it has; empty for a regression.
+    """
+
+    name: str
+    samples: int
+    classes: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """The data of N devices, contiguous per device, and the test set, after the feature map.
+
+    The arrays are in memory, or mapped from files (see `open_federation`): no method but ``split_validation`` copies rows.
+
+    Args:
+        features: X, (m, d), rows ordered by device, C-contiguous.
+        labels: Y, (m, o).
+        offsets: where the rows of each device start, and m, (N + 1,).
+        test_features: features of the test rows.
+        test_labels: targets of the test rows.
+        task: what the labels mean.
+        target_names: names of the o classes or outputs.
+        device_names: names of the N devices.
+
+    Example:
+        >>> X, Y = np.arange(6, dtype=np.float32).reshape(3, 2), np.ones((3, 1), np.float32)
+        >>> data = Federation(X, Y, np.array([0, 1, 3]), X, Y, "regression", ("y",), ("a", "b"))
+        >>> data.samples, data.device(1)[0]
+        (array([1, 2]), array([[2., 3.],
+               [4., 5.]], dtype=float32))
+    """
+
+    features: FloatArray
+    labels: FloatArray
+    offsets: IntArray
+    test_features: FloatArray
+    test_labels: FloatArray
+    task: Task
+    target_names: tuple[str, ...]
+    device_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("features", "labels", "test_features", "test_labels"):
+            values = getattr(self, name)
+            file = mapped_file(values)
+            require_matrix(repr(file) if file else name, values)
+        require_same_rows("features", self.features, "labels", self.labels)
+        require_same_rows("test_features", self.test_features, "test_labels", self.test_labels)
+        widths = (self.dimension, self.outputs)
+        if (self.test_features.shape[1], self.test_labels.shape[1]) != widths or len(self.target_names) != self.outputs:
+            raise InputError(
+                f"features and labels have {widths} columns, so test_features and test_labels must have as many, and "
+                f"target_names {self.outputs} names."
+            )
+        for name in ("features", "labels"):
+            if not getattr(self, name).flags.c_contiguous:
+                raise InputError(f"{name} must be C-contiguous: pass it through numpy.ascontiguousarray.")
+        self._check_offsets()
+
+    def _check_offsets(self) -> None:
+        if self.offsets.shape != (len(self.device_names) + 1,) or not self.device_names:
+            raise InputError(
+                f"offsets has shape {self.offsets.shape} for {len(self.device_names)} devices: give one more than devices."
+            )
+        if self.offsets[0] != 0 or self.offsets[-1] != self.total_samples:
+            raise InputError(
+                f"offsets runs from {self.offsets[0]} to {self.offsets[-1]}: it must run from 0 to {self.total_samples} rows."
+            )
+        if self.samples.min() < 1:
+            raise InputError(
+                f"the device {self.device_names[int(np.argmin(self.samples))]!r} has no rows: leave it out."
+            )
+
+    @property
+    def devices(self) -> int:
+        """Number of devices N."""
+        return len(self.device_names)
+
+    @property
+    def dimension(self) -> int:
+        """Number of features d."""
+        return int(self.features.shape[1])
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes or outputs o."""
+        return int(self.labels.shape[1])
+
+    @property
+    def samples(self) -> IntArray:
+        """Number of rows of each device, l_i, (N,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def total_samples(self) -> int:
+        """Number of rows m of all devices."""
+        return len(self.features)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the features are mapped from a file, so that they may be larger than memory."""
+        return mapped_file(self.features) is not None
+
+    def device(self, i: int) -> tuple[FloatArray, FloatArray]:
+        """Return views of the features and labels of device i."""
+        if not 0 <= i < self.devices:
+            raise InputError(f"device {i} does not exist: use an index from 0 to {self.devices - 1}.")
+        rows = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return self.features[rows], self.labels[rows]
+
+    def describe(self) -> tuple[DeviceSummary, ...]:
+        """Return what each device holds."""
+        return tuple(
+            DeviceSummary(name, int(count), self._classes(i))
+            for i, (name, count) in enumerate(zip(self.device_names, self.samples, strict=True))
+        )
+
+    def _classes(self, i: int) -> dict[str, int]:
+        if self.task != "classification":
+            return {}
+        counts = np.bincount(np.argmax(self.device(i)[1], axis=1), minlength=self.outputs)
+        return {name: int(count) for name, count in zip(self.target_names, counts, strict=True) if count}
+
+    def require_in_memory(self) -> None:
+        """Refuse to hold rows out of data that is too large to be copied.
+
+        Raises:
+            InputError: the features are mapped from a file.
+        """
+        if self.mapped:
+            raise InputError(
+                "learning_rate.scale = 'grid' holds rows out by copying them, which memory-mapped data is too large for: give "
+                "learning_rate.scale a number."
+            )
+
+    def split_validation(self, fraction: float, rng: np.random.Generator) -> Federation:
+        """Hold rows of every device out as the new test set, to choose step sizes without touching test data.
+
+        Args:
+            fraction: fraction of the rows of each device to hold out, rounded. Every device keeps at least one row, and if
+                rounding would hold out none at all, one row of the largest device is.
+            rng: randomness.
+
+        Raises:
+            InputError: the fraction is not within (0, 1), no device has a row to spare, or the features are mapped.
+        """
+        require_fraction("fraction", fraction)
+        self.require_in_memory()
+        samples = self.samples
+        held = np.minimum(np.rint(fraction * samples).astype(np.int64), samples - 1)
+        if not held.any():
+            held[np.argmax(samples)] = 1
+        if (held >= samples).any():
+            raise InputError("no rows can be held out for validation, as every device has only one: use fewer devices.")
+        validation = np.zeros(self.total_samples, dtype=np.bool_)
+        for start, count, hold in zip(self.offsets[:-1], samples, held, strict=True):
+            validation[start + rng.choice(count, size=hold, replace=False)] = True
+        return replace(
+            self,
+            features=self.features[~validation],
+            labels=self.labels[~validation],
+            offsets=np.concatenate([[0], np.cumsum(samples - held)]),
+            test_features=self.features[validation],
+            test_labels=self.labels[validation],
+        )
+
+
+def build_federation(
+    dataset: Dataset, feature_map: FeatureMap, partition: Partition, dtype: npt.DTypeLike = np.float32
+) -> Federation:
+    """Map the rows of a dataset to features, straight into the order of the devices.
+
+    Example:
+        >>> from codedfl.data import fit_feature_map, load_dataset, partition
+        >>> rng = np.random.default_rng(0)
+        >>> digits = load_dataset("digits", rng=rng)
+        >>> feature_map = fit_feature_map(digits.features, dimension=100, rng=rng)
+        >>> data = build_federation(digits, feature_map, partition(digits, "shards", 10, 0.5, rng))
+        >>> data.devices, data.dimension, data.total_samples
+        (10, 100, 1438)
+    """
+    order = np.concatenate(partition.parts)
+    if len(order) != len(dataset.features):
+        raise InputError(
+            f"the partition has {len(order)} rows but the dataset {dataset.name!r} has {len(dataset.features)}: partition "
+            "that dataset."
+        )
+    return Federation(
+        features=feature_map.transform(dataset.features, dtype, rows=order),
+        labels=np.ascontiguousarray(dataset.targets[order], dtype=dtype),
+        offsets=np.concatenate([[0], np.cumsum([len(part) for part in partition.parts])]),
+        test_features=feature_map.transform(dataset.test_features, dtype),
+        test_labels=np.ascontiguousarray(dataset.test_targets, dtype=dtype),
+        task=dataset.task,
+        target_names=dataset.target_names,
+        device_names=partition.names,
+    )

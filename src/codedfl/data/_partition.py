@@ -1,0 +1,161 @@
+"""Partitions: which rows each device holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl._validation import require_at_least, require_positive
+from codedfl.data._dataset import Dataset
+from codedfl.errors import InputError
+from codedfl.typing import IntArray
+
+PartitionKind = Literal["shards", "dirichlet", "iid", "column"]
+Parts = tuple[IntArray, ...]
+
+MAX_ALPHA = 1e6
+MAX_DRAWS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Disjoint sets of rows that together are all rows 0..m-1, one set for each device.
+
+    Args:
+        parts: sorted row numbers of each device.
+        names: names of the devices.
+    """
+
+    parts: Parts
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.parts) != len(self.names) or not self.parts:
+            raise InputError(
+                f"the partition has {len(self.parts)} parts and {len(self.names)} names: give one for each."
+            )
+        for part, name in zip(self.parts, self.names, strict=True):
+            if len(part) == 0:
+                raise InputError(f"the device {name!r} has no rows: use fewer devices.")
+        rows = np.sort(np.concatenate(self.parts))
+        if not np.array_equal(rows, np.arange(len(rows))):
+            raise InputError("the parts of the partition must hold every row exactly once: some rows repeat or lack.")
+
+
+def partition(dataset: Dataset, kind: PartitionKind, devices: int, alpha: float, rng: np.random.Generator) -> Partition:
+    """Spread the training rows of a dataset over devices.
+
+    Args:
+        dataset: the data.
+        kind: "shards" (rows sorted by class or first target, one contiguous shard for each device), "dirichlet" (random
+            proportions in each class), "iid" (at random) or "column" (as ``dataset.devices`` says).
+        devices: number of devices; "column" takes it from the data.
+        alpha: concentration for "dirichlet": the smaller, the fewer classes on a device.
+        rng: randomness.
+    """
+    if kind == "column":
+        if dataset.devices is None:
+            raise InputError(
+                "a partition by 'column' needs to know the devices: name their column in data.device_column."
+            )
+        return Partition(*partition_by_column(dataset.devices))
+    if kind == "shards":
+        key = dataset.labels if dataset.task == "classification" else dataset.targets[:, 0]
+        parts = partition_shards(key, devices, rng)
+    elif kind == "dirichlet":
+        if dataset.task != "classification":
+            raise InputError(
+                f"a partition by 'dirichlet' needs classes, and {dataset.name!r} is a regression: use 'shards' or 'iid'."
+            )
+        parts = partition_dirichlet(dataset.labels, devices, alpha, rng)
+    elif kind == "iid":
+        parts = partition_iid(len(dataset.features), devices, rng)
+    else:
+        raise InputError(f"the partition {kind!r} is unknown: use 'shards', 'dirichlet', 'iid' or 'column'.")
+    return Partition(parts, _device_names(devices))
+
+
+def partition_shards(sort_key: npt.NDArray[Any], devices: int, rng: np.random.Generator) -> Parts:
+    """Sort rows by a key, cut them into equal shards, and give each device one shard at random.
+
+    Example:
+        >>> parts = partition_shards(np.array([1, 0, 1, 0]), devices=2, rng=np.random.default_rng(0))
+        >>> sorted(part.tolist() for part in parts)
+        [[0, 2], [1, 3]]
+    """
+    _require_devices(devices, len(sort_key))
+    shards = np.array_split(np.argsort(sort_key, kind="stable"), devices)
+    return tuple(np.sort(shards[shard]) for shard in rng.permutation(devices))
+
+
+def partition_iid(rows: int, devices: int, rng: np.random.Generator) -> Parts:
+    """Deal rows out at random, in equal numbers.
+
+    Example:
+        >>> [len(part) for part in partition_iid(7, devices=3, rng=np.random.default_rng(0))]
+        [3, 2, 2]
+    """
+    _require_devices(devices, rows)
+    return tuple(np.sort(part) for part in np.array_split(rng.permutation(rows), devices))
+
+
+def partition_dirichlet(labels: IntArray, devices: int, alpha: float, rng: np.random.Generator) -> Parts:
+    r"""Divide each class over the devices in proportions :math:`q \sim \mathrm{Dirichlet}(\alpha, \dots, \alpha)`.
+
+    Proportions are drawn again until every device has a row.
+
+    Raises:
+        InputError: after ``MAX_DRAWS`` draws some device still had none.
+
+    Example:
+        >>> labels = np.repeat([0, 1], 50)
+        >>> parts = partition_dirichlet(labels, devices=4, alpha=1.0, rng=np.random.default_rng(0))
+        >>> sum(len(part) for part in parts)
+        100
+    """
+    _require_devices(devices, len(labels))
+    require_positive("alpha", alpha)
+    if alpha > MAX_ALPHA:
+        raise InputError(f"alpha = {alpha} must be at most {MAX_ALPHA:g}: for an even spread use the partition 'iid'.")
+    class_rows = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    sizes = np.array([len(rows) for rows in class_rows])
+    for _ in range(MAX_DRAWS):
+        shares = rng.dirichlet(np.full(devices, alpha), size=len(sizes))
+        cuts = np.rint(np.cumsum(shares, axis=1) * sizes[:, np.newaxis]).astype(np.int64)
+        cuts[:, -1] = sizes
+        if np.diff(cuts, axis=1, prepend=0).sum(axis=0).min() > 0:
+            break
+    else:
+        raise InputError(
+            f"alpha = {alpha} leaves some of {devices} devices without rows in each of {MAX_DRAWS} draws: use a larger alpha "
+            "or fewer devices."
+        )
+    pieces = [np.split(rng.permutation(rows), cut[:-1]) for rows, cut in zip(class_rows, cuts, strict=True)]
+    return tuple(np.sort(np.concatenate(piece)) for piece in zip(*pieces, strict=True))
+
+
+def partition_by_column(ids: Sequence[str]) -> tuple[Parts, tuple[str, ...]]:
+    """Give each device the rows that carry its name; devices are in the order of their sorted names.
+
+    Example:
+        >>> partition_by_column(["b", "a", "b"])
+        ((array([1]), array([0, 2])), ('a', 'b'))
+    """
+    names, device_of_row, counts = np.unique(np.asarray(ids, dtype=np.object_), return_inverse=True, return_counts=True)
+    rows = np.argsort(device_of_row, kind="stable")
+    return tuple(np.split(rows, np.cumsum(counts)[:-1])), tuple(names.tolist())
+
+
+def _device_names(devices: int) -> tuple[str, ...]:
+    width = max(2, len(str(devices)))
+    return tuple(f"device-{number:0{width}}" for number in range(1, devices + 1))
+
+
+def _require_devices(devices: int, rows: int) -> None:
+    require_at_least("devices", devices, 1)
+    if devices > rows:
+        raise InputError(f"devices = {devices} is more than the {rows} training rows: use fewer devices.")

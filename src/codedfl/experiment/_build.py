@@ -1,0 +1,271 @@
+"""From a configuration to data, fleet, channel and code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from codedfl.config._schema import Config, IncentiveConfig
+from codedfl.data import (
+    Dataset,
+    FeatureMap,
+    Federation,
+    build_federation,
+    fit_feature_map,
+    load_dataset,
+    open_federation,
+    partition,
+)
+from codedfl.data._memmap import is_federation_folder
+from codedfl.data._user_files import is_file_name
+from codedfl.errors import InputError
+from codedfl.fleet import Channel, Fleet, RoundTiming, Workload, bandwidth_for_straggler_ratio, draw_fleet, read_fleet
+from codedfl.incentive import (
+    DeviceTraits,
+    contract_for_budget,
+    printed_sensitivities,
+    stackelberg_for_reward,
+    table_sensitivities,
+)
+from codedfl.parallel import Workers, available_cores
+from codedfl.streams import Streams
+from codedfl.training import Code, Setting, validation_setting
+from codedfl.typing import BoolArray, FloatArray
+
+LARGE_DIMENSION = 1000
+"""Features from which on threads pay for themselves in the round loop."""
+
+FEATURE_DATASETS = ("cifar10-vgg",)
+"""Named datasets whose columns are features already."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a configuration describes, ready to train in.
+
+    Args:
+        config: where it came from.
+        setting: data, fleet, channel and code.
+        feature_map: from raw inputs to what the model sees, kept so that a model can be used later.
+        validation: for each fraction of rows that was held out to choose step sizes on, a setting without them; shared by all
+            experiments on the same data.
+    """
+
+    config: Config
+    setting: Setting
+    feature_map: FeatureMap
+    validation: dict[float, Setting] = field(default_factory=dict, compare=False, repr=False)
+
+    def held_out(self, fraction: float) -> Setting:
+        """Return the setting in which a fraction of every device's rows is held out as the test set."""
+        if fraction not in self.validation:
+            self.validation[fraction] = validation_setting(self.setting, fraction)
+            _ = self.validation[fraction].known_gram  # so that it is shared
+        first = self.validation[fraction]
+        return self.setting.with_federation(first.federation).sharing_gram(first)
+
+
+def build_experiment(config: Config, *, like: Experiment | None = None) -> Experiment:
+    """Load the data and build the setting of a configuration.
+
+    Args:
+        config: the configuration.
+        like: an experiment with the same ``seed``, ``data`` and ``features``, whose rows are taken instead of loading them.
+
+    Raises:
+        InputError: if data or fleet cannot be read or do not fit together.
+
+    Example:
+        >>> setting = build_experiment(Config()).setting
+        >>> setting.federation.devices, setting.federation.dimension
+        (20, 100)
+    """
+    streams = Streams(config.seed)
+    if like is not None:
+        federation, feature_map = like.setting.federation, like.feature_map
+    elif is_federation_folder(config.data.dataset):
+        federation, feature_map = _open(config)
+    else:
+        federation, feature_map = _build(config, streams)
+    fleet = _fleet(config, federation.device_names, streams)
+    large = federation.dimension >= LARGE_DIMENSION
+    setting = Setting(
+        federation=federation,
+        fleet=fleet,
+        channel=_channel(
+            config,
+            fleet,
+            Workload.for_linear_model(federation.dimension, federation.outputs, config.training.local_steps),
+        ),
+        code=_code(config, federation.devices),
+        local_steps=config.training.local_steps,
+        deadline_s=config.training.deadline_s,
+        server_mac_rate=config.fleet.server_mac_rate,
+        server_batch=config.training.server_batch or None,
+        streams=streams,
+        cohort=config.training.cohort or None,
+        workers=Workers(config.training.workers or (available_cores() if large else 1)),
+    )
+    if like is None:
+        return Experiment(config, setting, feature_map)
+    return Experiment(config, setting.sharing_gram(like.setting), feature_map, like.validation)
+
+
+def _open(config: Config) -> tuple[Federation, FeatureMap]:
+    """Map the federation of a folder: its rows are features and belong to devices already."""
+    data, features = config.data, config.features
+    # What an option may be because it says no more than what happens anyway, and what else decides.
+    options: tuple[tuple[str, object, tuple[object, ...], str], ...] = (
+        ("data.target", data.target, ((),), "its labels.npy holds the targets"),
+        ("data.device_column", data.device_column, ("",), "its offsets.npy says which device has which rows"),
+        ("data.drop", data.drop, ((),), "all columns of its features.npy are used"),
+        ("data.test_file", data.test_file, ("",), "its test_features.npy holds the test rows"),
+        ("data.partition", data.partition, ("auto",), "its offsets.npy says which device has which rows"),
+        ("features.map", features.map, ("auto", "none"), "its features.npy is used as it is"),
+        ("features.scaling", features.scaling, ("auto", "none"), "its features.npy is used as it is"),
+        ("features.standardize", features.standardize, ("auto", False), "its features.npy is used as it is"),
+        ("features.intercept", features.intercept, ("auto", False), "its features.npy is used as it is"),
+    )
+    for name, value, possible, reason in options:
+        if value not in possible:
+            shown = list(value) if isinstance(value, tuple) else value
+            raise InputError(
+                f"{name} = {shown!r} does not apply to the folder data.dataset = {data.dataset!r}, as {reason}: leave it out."
+            )
+    federation = open_federation(data.dataset)
+    if data.task not in ("auto", federation.task):
+        raise InputError(
+            f"data.task = {data.task!r} contradicts the {federation.task} in {data.dataset!r}: leave it out, or correct its "
+            "federation.json."
+        )
+    one = np.ones(1, np.float32)
+    return federation, FeatureMap(None, None, None, None, one, False, federation.dimension)
+
+
+def _build(config: Config, streams: Streams) -> tuple[Federation, FeatureMap]:
+    """Load raw data, fit a feature map to it, and spread it over devices."""
+    dataset = _load(config, streams)
+    feature_map = _fit(config, dataset, streams)
+    kind = config.data.partition
+    if kind == "auto":
+        kind = "shards" if dataset.devices is None else "column"
+    parts = partition(dataset, kind, config.data.devices, config.data.dirichlet_alpha, streams.at("partition"))
+    return build_federation(dataset, feature_map, parts), feature_map
+
+
+def share_experiment(experiment: Experiment, config: Config) -> Experiment:
+    """Return what a configuration describes, with data, fleet and channel from one that has them in common.
+
+    Args:
+        experiment: of a configuration that differs at most in ``schemes``, ``coding``, ``incentive``, ``privacy``,
+            ``learning_rate``, ``options`` and what ``training`` says about rounds and the server.
+        config: the configuration.
+    """
+    setting = experiment.setting
+    code = _code(config, setting.federation.devices)
+    return replace(experiment, config=config, setting=setting.with_code(code, config.training.server_batch or None))
+
+
+def _load(config: Config, streams: Streams) -> Dataset:
+    data = config.data
+    return load_dataset(
+        data.dataset,
+        data_dir=Path(data.data_dir) if data.data_dir else None,
+        target=data.target,
+        device_column=data.device_column,
+        drop=data.drop,
+        task=data.task,
+        test_fraction=data.test_fraction,
+        test_file=data.test_file,
+        rng=streams.at("split"),
+    )
+
+
+def _fit(config: Config, dataset: Dataset, streams: Streams) -> FeatureMap:
+    features = config.features
+    own_file = is_file_name(config.data.dataset)
+    kind = features.map
+    if kind == "auto":
+        kind = "none" if own_file or dataset.name in FEATURE_DATASETS else "rff"
+    return fit_feature_map(
+        dataset.features,
+        kind=kind,
+        dimension=features.dimension,
+        gamma=features.gamma,
+        standardize=own_file if features.standardize == "auto" else features.standardize,
+        scaling=features.scaling,
+        intercept=own_file and kind == "none" if features.intercept == "auto" else features.intercept,
+        rng=streams.at("features"),
+    )
+
+
+def _fleet(config: Config, names: tuple[str, ...], streams: Streams) -> Fleet:
+    fleet = config.fleet
+    if fleet.file:
+        return read_fleet(Path(fleet.file), names)
+    return draw_fleet(
+        names,
+        streams.at("fleet"),
+        mac_rate=fleet.mac_rate,
+        mac_rate_factor=fleet.mac_rate_factor,
+        transmit_power_dbm=fleet.transmit_power_dbm,
+    )
+
+
+def _channel(config: Config, fleet: Fleet, workload: Workload) -> Channel:
+    given = config.fleet
+    channel = Channel(given.bandwidth_hz, given.noise_power_dbm, given.mean_gain, given.download_rate_bps)
+    if given.straggler_ratio == 0:
+        return channel
+    timing = RoundTiming(fleet, channel, workload, config.training.deadline_s)
+    return replace(channel, bandwidth_hz=bandwidth_for_straggler_ratio(timing, 1, given.straggler_ratio))
+
+
+def _code(config: Config, devices: int) -> Code:
+    coding = config.coding
+    noise = _per_device("coding.noise_variance", coding.noise_variance, devices)
+    participants: BoolArray | None = None
+    if config.incentive.mechanism != "none":
+        noise, participants = noise_from_incentive(config.incentive, devices, coding.coded_samples)
+    return Code(
+        coding.coded_samples,
+        noise,
+        _per_device("coding.label_noise_variance", coding.label_noise_variance, devices),
+        coding.encoder,
+        coding.clip_norm or None,
+        participants,
+        coding.draw,
+    )
+
+
+def noise_from_incentive(
+    incentive: IncentiveConfig, devices: int, coded_samples: int
+) -> tuple[FloatArray, BoolArray | None]:
+    """Return the noise variances that a mechanism leads to, and who takes part in the upload; None for everyone.
+
+    Budgets are those of the bound that holds for all data (``h = 0``).
+    """
+    if incentive.sensitivity == "table":
+        sensitivity = table_sensitivities(devices)
+    elif incentive.sensitivity == "printed":
+        sensitivity = printed_sensitivities(devices)
+    else:
+        sensitivity = _per_device("incentive.sensitivity", incentive.sensitivity, devices)
+    if incentive.mechanism == "contract":
+        return contract_for_budget(
+            DeviceTraits(sensitivity), incentive.total_reward, coded_samples
+        ).noise_variance, None
+    outcome = stackelberg_for_reward(incentive.total_reward, sensitivity, coded_samples=coded_samples)
+    return np.where(outcome.participants, outcome.noise_variance, 0.0), outcome.participants
+
+
+def _per_device(name: str, value: float | tuple[float, ...], devices: int) -> FloatArray:
+    if isinstance(value, tuple):
+        if len(value) != devices:
+            raise InputError(
+                f"{name} has {len(value)} value(s) for {devices} device(s): give one, or one for each device."
+            )
+        return np.array(value)
+    return np.full(devices, float(value))

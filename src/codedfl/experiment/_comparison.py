@@ -1,0 +1,71 @@
+"""A comparison of schemes: what ran and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codedfl.config._schema import Config
+from codedfl.experiment._build import Experiment
+from codedfl.experiment._predictor import Predictor
+from codedfl.training import Evaluator, RunResult, Setting, StepSizeChoice
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One scheme of a comparison.
+
+    Args:
+        result: the run.
+        scale: its step size in units of ``1 / L``.
+        choice: how that was picked from the grid; None if it was given.
+    """
+
+    result: RunResult
+    scale: float
+    choice: StepSizeChoice | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Schemes trained in the same setting.
+
+    Args:
+        experiment: configuration, data, fleet and code.
+        evaluator: what measured the models, with the centralised reference.
+        outcomes: one for each scheme that ran, in the order of the configuration.
+        wall_time_s: real time that everything took, in this sitting.
+    """
+
+    experiment: Experiment
+    evaluator: Evaluator
+    outcomes: tuple[Outcome, ...]
+    wall_time_s: float
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self.experiment.config
+
+    @property
+    def setting(self) -> Setting:
+        """Data, fleet, channel and code."""
+        return self.experiment.setting
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped the comparison before its end."""
+        return len(self.outcomes) < len(self.config.schemes) or any(
+            outcome.result.status == "interrupted" for outcome in self.outcomes
+        )
+
+    def __getitem__(self, scheme: str) -> RunResult:
+        """Return the run of a scheme by its name."""
+        results = {outcome.result.scheme.name: outcome.result for outcome in self.outcomes}
+        if scheme not in results:
+            raise KeyError(f"{scheme!r} is not one of the schemes that ran: {', '.join(results) or 'none'}")
+        return results[scheme]
+
+    def predictor(self, scheme: str) -> Predictor:
+        """Return the model of a scheme in a form that works on raw inputs."""
+        federation = self.setting.federation
+        return Predictor(self.experiment.feature_map, self[scheme].model, federation.task, federation.target_names)

@@ -1,0 +1,163 @@
+"""The run folder: everything that a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from contextlib import suppress
+from dataclasses import asdict
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from codedfl._version import __version__
+from codedfl.config._files import load_config, to_toml
+from codedfl.config._schema import Config
+from codedfl.errors import InputError
+from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._summary import plain, summarise
+from codedfl.files import write_atomically
+from codedfl.training import StepSizeChoice, Trial, curves_to_csv
+
+SUBFOLDERS = ("checkpoints", "curves", "models")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "pydantic", "matplotlib")
+
+
+class RunFolder:
+    """A folder with the configuration, checkpoints and results of one comparison.
+
+    Use `create` for a new run and `reopen` to go on with one.
+
+    Args:
+        path: the folder.
+        config: the configuration that the folder holds.
+    """
+
+    def __init__(self, path: Path, config: Config) -> None:
+        self.path, self.config = path, config
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> RunFolder:
+        """Make a folder for a new run and write the configuration to it.
+
+        Raises:
+            InputError: if the folder holds anything already, so that no result is overwritten.
+        """
+        try:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                raise InputError(
+                    f"{path} exists and is not empty: add --resume to go on with the run in it, or give another --out."
+                )
+            folder = cls(path, config)
+            folder._make_subfolders()
+            write_atomically(path / "config.toml", to_toml(config))
+        except OSError as error:
+            raise InputError(f"{path} cannot be written ({error.strerror}): give another --out.") from error
+        return folder
+
+    @classmethod
+    def reopen(cls, path: Path) -> RunFolder:
+        """Open the folder of an earlier run.
+
+        Raises:
+            InputError: if it is not one.
+        """
+        if not (path / "config.toml").is_file():
+            raise InputError(
+                f"{path} holds no run to resume (no config.toml in it): give the folder of a run with --out."
+            )
+        folder = cls(path, load_config(path / "config.toml"))
+        try:
+            folder._make_subfolders()
+        except OSError as error:
+            raise InputError(f"{path} cannot be written ({error.strerror}): give it the permission.") from error
+        return folder
+
+    def _make_subfolders(self) -> None:
+        for name in SUBFOLDERS:
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+
+    def discard_unused(self) -> None:
+        """Remove the folder if it holds nothing but the configuration, so that a run refused at its start leaves no trace."""
+        subfolders = [self.path / name for name in SUBFOLDERS]
+        if {*self.path.rglob("*")} <= {*subfolders, self.path / "config.toml"}:
+            with suppress(OSError):  # what cannot be removed does no harm
+                (self.path / "config.toml").unlink(missing_ok=True)
+                for folder in (*subfolders, self.path):
+                    folder.rmdir()
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that determines the results."""
+        values = self.config.model_dump(mode="json")
+        del values["training"]["workers"]
+        return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def checkpoint(self, scheme: str) -> Path:
+        """Return where the checkpoint of a scheme is."""
+        return self.path / "checkpoints" / f"{scheme}.npz"
+
+    def curve(self, scheme: str) -> Path:
+        """Return where the learning curve of a scheme is written while it grows."""
+        return self.path / "curves" / f"{scheme}.csv"
+
+    def step_sizes(self) -> dict[str, StepSizeChoice]:
+        """Return the step sizes chosen so far."""
+        path = self.path / "step_sizes.json"
+        if not path.exists():
+            return {}
+        try:
+            return {name: _choice(values) for name, values in json.loads(path.read_text(encoding="utf-8")).items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(f"{path} is damaged ({error}): delete it to choose the step sizes again.") from error
+
+    def keep_step_sizes(self, choices: dict[str, StepSizeChoice]) -> None:
+        """Write the step sizes chosen so far."""
+        values = {name: asdict(choice) for name, choice in choices.items()}
+        write_atomically(self.path / "step_sizes.json", json.dumps(plain(values), indent=2))
+
+    def write_results(self, comparison: Comparison) -> None:
+        """Write summary, curves, pictures, models and versions."""
+        from codedfl.plotting._curves import draw_curves  # matplotlib is slow to import and only needed here
+
+        write_atomically(self.path / "summary.json", json.dumps(summarise(comparison), indent=2))
+        write_atomically(self.path / "curves.csv", curves_csv(comparison))
+        write_atomically(self.path / "versions.json", json.dumps(_versions(comparison), indent=2))
+        if comparison.outcomes:
+            write_atomically(self.path / "curves.png", draw_curves(comparison, clock="training"))
+            write_atomically(self.path / "curves-charged.png", draw_curves(comparison, clock="everything"))
+        for outcome in comparison.outcomes:
+            name = outcome.result.scheme.name
+            comparison.predictor(name).save(self.path / "models" / f"{name}.npz")
+
+
+def _choice(values: dict[str, Any]) -> StepSizeChoice:
+    trials = tuple(
+        Trial(float(trial["scale"]), _number(trial["score"], -math.inf), _number(trial["loss"], math.inf))
+        for trial in values["trials"]
+    )
+    choice = StepSizeChoice(float(values["scale"]), trials)
+    if choice.scale not in [trial.scale for trial in trials]:
+        raise ValueError("a step size that was not tried")
+    return choice
+
+
+def _number(value: float | None, missing: float) -> float:
+    return missing if value is None else float(value)
+
+
+def curves_csv(comparison: Comparison) -> str:
+    """Return all learning curves as CSV, one row an evaluation."""
+    return curves_to_csv((outcome.result.scheme.name, outcome.result.curve) for outcome in comparison.outcomes)
+
+
+def _versions(comparison: Comparison) -> dict[str, object]:
+    return {
+        "codedfl": __version__,
+        "seed": comparison.config.seed,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{library: version(library) for library in LIBRARIES},
+    }

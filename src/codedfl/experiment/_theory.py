@@ -1,0 +1,267 @@
+"""Theory and measurement side by side: a run of SCFL against the bounds on it (Sec. IV-A)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from codedfl.config._schema import Config
+from codedfl.errors import InputError
+from codedfl.experiment._build import build_experiment
+from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._progress import Observer
+from codedfl.experiment._run import run
+from codedfl.experiment._summary import plain
+from codedfl.experiment._theory_points import READINGS, Knob, Point, TheoryOfRun
+from codedfl.fleet import AdaptiveBatchArrivals, FixedBatchArrivals
+from codedfl.schemes import make_scheme
+from codedfl.theory import (
+    Constants,
+    GapBound,
+    LimitError,
+    LimitPoint,
+    Reading,
+    Round,
+    RoundVariance,
+    measure_constants,
+)
+from codedfl.training import Callback, InverseProbability, PreparedScheme, Progress, RunResult
+from codedfl.typing import FloatArray
+
+MOST_EXACT_WORK = 2e10
+"""Devices times the cube of the dimension up to which the constants of Assumption 1 are exact unless asked for."""
+
+ROOM = 2.0
+"""The radius of Assumption 1, in units of the largest model met: local models may be larger than global ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class TheoryReport:
+    """What theory says about a configuration, and what was measured. All gaps are for one sample, ``(f - f*) / m``.
+
+    Args:
+        comparison: the run of SCFL.
+        round: the law of a round.
+        constants: those of Assumption 1.
+        bounds: Theorem 1 after every round, by reading.
+        at_start: exact variance of an update with one local step at ``W_0``.
+        at_optimum: the same at ``W*``.
+        limit: the predicted remaining gap, None where ``X^T X`` is singular.
+        drawn_limit: the limit point of the coded data that this run drew, None where it is not unique.
+        sensitivity: how the bound changes with noise, code size, local steps and stragglers.
+        tradeoff: the same against the privacy budget of every device, in bits.
+    """
+
+    comparison: Comparison
+    round: Round
+    constants: Constants
+    bounds: dict[Reading, GapBound]
+    at_start: RoundVariance
+    at_optimum: RoundVariance
+    limit: LimitError | None
+    drawn_limit: LimitPoint | None
+    sensitivity: dict[Knob, list[Point]]
+    tradeoff: list[Point]
+
+    @property
+    def result(self) -> RunResult:
+        """The run."""
+        return self.comparison.outcomes[0].result
+
+    @property
+    def samples(self) -> int:
+        """``m``."""
+        return self.comparison.setting.federation.total_samples
+
+    @property
+    def measured(self) -> list[tuple[int, float]]:
+        """Rounds and the gap measured after them, for one sample."""
+        return [(point.round, point.gap) for point in self.result.curve if point.round > 0]
+
+    @property
+    def gap_at_start(self) -> float:
+        """The gap of ``W_0``, for one sample: a model that is no better has learnt nothing."""
+        return self.result.curve[0].gap
+
+    @property
+    def holds(self) -> bool:
+        """Whether the measured gap stays below the corrected bound at every evaluation."""
+        total = self.bounds["corrected"].total / self.samples
+        return all(gap <= total[rounds - 1] for rounds, gap in self.measured)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything in plain numbers and strings."""
+        rounds, m = self.result.final.round, self.samples
+        final = {name: bound.after(rounds) for name, bound in self.bounds.items()}
+        summary: dict[str, Any] = plain(
+            {
+                "dataset": self.comparison.config.data.dataset,
+                "seed": self.comparison.config.seed,
+                "rounds": rounds,
+                "step_size": self.result.learning_rate.initial,
+                "gap_at_start": self.gap_at_start,
+                "measured_gap": self.result.final.gap,
+                "corrected_bound_holds": self.holds,
+                "bound": {
+                    name: {"total": sum(terms.values()) / m, "terms": {key: value / m for key, value in terms.items()}}
+                    for name, terms in final.items()
+                },
+                "constants": {
+                    "radius": self.constants.radius,
+                    "smoothness": self.constants.smoothness,
+                    "strong_convexity": self.constants.strong_convexity,
+                    "printed_strong_convexity": self.constants.printed_strong_convexity,
+                    "feature_norm": self.constants.feature_norm.tolist(),
+                    "residual": self.constants.residual.tolist(),
+                },
+                "exact_variance": {
+                    name: {"total": at.total(), "terms": at.terms(), "best_weight": at.best_weight}
+                    for name, at in (("start", self.at_start), ("optimum", self.at_optimum))
+                },
+                "limit": self.limit
+                and {
+                    "gap": self.limit.total() / m,
+                    "terms": {name: value / m for name, value in self.limit.terms().items()},
+                    "best_weight": self.limit.best_weight,
+                },
+                "drawn_limit": self.drawn_limit
+                and {
+                    "gap": self.drawn_limit.gap / m,
+                    "least_eigenvalue": self.drawn_limit.least_eigenvalue,
+                },
+                "sensitivity": {name: [vars(point) for point in points] for name, points in self.sensitivity.items()},
+                "tradeoff": [vars(point) for point in self.tradeoff],
+            }
+        )
+        return summary
+
+
+def run_theory(
+    config: Config,
+    *,
+    radius: float | None = None,
+    constants: Literal["auto", "exact", "cheap"] = "auto",
+    observer: Observer | None = None,
+    callbacks: tuple[Callback, ...] = (),
+) -> TheoryReport:
+    """Train SCFL as configured and set theory beside the measurement.
+
+    Args:
+        config: data, fleet, code and training; its list of schemes does not matter.
+        radius: ``phi`` of Assumption 1; unless given, twice the largest norm among the models of the run and ``W*``.
+        constants: how the constants of Assumption 1 are measured; ``auto`` is exact unless that takes minutes.
+        observer: told about progress.
+        callbacks: added to the run.
+
+    Raises:
+        InputError: if theory has nothing to say about the configuration, or a step size is not below ``1 / L``.
+
+    Example:
+        >>> from codedfl.experiment import load_config
+        >>> given = [("training.rounds", 20), ("learning_rate.scale", 0.25), ("features.dimension", 20)]
+        >>> report = run_theory(load_config(overrides=given))
+        >>> report.holds
+        True
+    """
+    observer = observer or Observer()
+    config = _for_theory(config)
+    observer.on_stage(f"loading {config.data.dataset}")
+    experiment = build_experiment(config)
+    scheme, setting = make_scheme("scfl", config.options.get("scfl")), experiment.setting
+    round = round_of(PreparedScheme(scheme, setting, scheme.device.plan(setting), None, (), None))
+    if setting.known_gram is None:
+        raise InputError(
+            f"features.dimension = {round.dimension} is too large to hold X^T X, which the theory needs: use fewer features."
+        )
+    norms = _LargestNorm()
+    comparison = run(config, experiment=experiment, observer=observer, callbacks=(*callbacks, norms))
+    if not comparison.outcomes or comparison.outcomes[0].result.status == "interrupted":
+        raise KeyboardInterrupt
+    result = comparison.outcomes[0].result
+    observer.on_stage("measuring the constants of Assumption 1")
+    gram = setting.gram
+    round = round.with_gram(gram)
+    phi = radius or ROOM * max(norms.largest, float(np.linalg.norm(gram.optimum)))
+    exact = constants == "exact" or (constants == "auto" and round.devices * round.dimension**3 <= MOST_EXACT_WORK)
+    measured = measure_constants(round.parts, phi, gram=gram, method="exact" if exact else "cheap")
+    theory = TheoryOfRun(round, setting, measured, _step_sizes(result), np.asarray(norms.start, np.float64))
+    observer.on_stage("evaluating the theory")
+    return TheoryReport(
+        comparison=comparison,
+        round=round,
+        constants=measured,
+        bounds={reading: theory.bound(round, reading) for reading in READINGS},
+        at_start=theory.variance(round, theory.start),
+        at_optimum=theory.variance(round, gram.optimum),
+        limit=theory.limit(round),
+        drawn_limit=theory.drawn_limit(result.prepared.coded[0]),
+        sensitivity=theory.sensitivity(),
+        tradeoff=theory.tradeoff(),
+    )
+
+
+def round_of(prepared: PreparedScheme) -> Round:
+    """Return the law of a round of SCFL in its setting."""
+    setting, arrivals, aggregation = prepared.setting, prepared.device.arrivals, prepared.scheme.aggregation
+    if setting.cohort is not None:
+        raise InputError(
+            f"training.cohort = {setting.cohort}: the theory is about rounds in which every device is asked, so set it to 0."
+        )
+    if not isinstance(aggregation, InverseProbability) or not isinstance(
+        arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
+    ):
+        raise InputError(f"the theory is about SCFL, not about {prepared.scheme.title}: choose --scheme scfl.")
+    code = setting.code
+    if code.clip_norm is not None:
+        raise InputError(
+            f"coding.clip_norm = {code.clip_norm:g}: clipped samples make the coded gradient biased, which the theory leaves "
+            "out: set it to 0."
+        )
+    return Round(
+        parts=tuple(setting.rows(i) for i in range(setting.federation.devices)),
+        arrival_probability=arrivals.probability,
+        inverse_batch=arrivals.inverse_batch,
+        coded_samples=code.coded_samples,
+        server_batch=setting.server_batch_of(code.coded_samples),
+        noise_variance=code.noise_variance,
+        label_noise_variance=code.label_noise_variance,
+        local_steps=setting.local_steps,
+        device_weight=aggregation.device_weight,
+        uploading=code.uploading,
+    )
+
+
+def _for_theory(config: Config) -> Config:
+    """Return the configuration with SCFL alone, and step sizes that Theorem 1 covers."""
+    rate = config.learning_rate
+    if rate.scale == "grid":
+        below = tuple(scale for scale in rate.grid if scale < 1)
+        if not below:
+            raise InputError(
+                f"learning_rate.grid = {list(rate.grid)} has no value below 1, which Theorem 1 needs: add one."
+            )
+        rate = rate.model_copy(update={"grid": below})
+    elif rate.scale >= 1:
+        raise InputError(f"learning_rate.scale = {rate.scale:g}: Theorem 1 needs eta L < 1, so give a value below 1.")
+    return config.model_copy(update={"schemes": ("scfl",), "learning_rate": rate})
+
+
+def _step_sizes(result: RunResult) -> FloatArray:
+    return np.array([result.learning_rate.at(k) for k in range(result.final.round)])
+
+
+class _LargestNorm(Callback):
+    """Remembers the largest norm of a model of the run, and where it started."""
+
+    def __init__(self) -> None:
+        self.largest = 0.0
+        self.start: FloatArray = np.zeros((1, 1))
+
+    def on_start(self, progress: Progress, rounds: int) -> None:  # noqa: ARG002
+        self.start = progress.state.model
+        self.largest = float(np.linalg.norm(self.start))
+
+    def on_round(self, progress: Progress) -> None:
+        self.largest = max(self.largest, float(np.linalg.norm(progress.state.model)))

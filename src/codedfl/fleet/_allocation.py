@@ -1,0 +1,173 @@
+"""Load allocation of CodedFedL and CFL-FB: how many samples each device, and the server, should process.
+
+A device that takes on more samples returns more if it arrives but arrives less often. Each device gets the load with
+the greatest expected return; the server's coded samples make up for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl.errors import InputError
+from codedfl.fleet._inputs import count_vector, counts, whole_number
+from codedfl.fleet._latency import RoundTiming
+from codedfl.typing import BoolArray, FloatArray, IntArray
+
+_RELATIVE_TOLERANCE = 1e-6
+_MOST_DOUBLINGS = 40
+
+
+def expected_return(timing: RoundTiming, loads: npt.ArrayLike) -> FloatArray:
+    """Return E[R_i(T; l)] = l P(T_i(l) <= T), the samples that count on average, for each device."""
+    size = counts("loads", loads, timing.fleet.devices)
+    return size * timing.arrival_probability(size)
+
+
+def optimal_loads(timing: RoundTiming, samples: npt.ArrayLike) -> IntArray:
+    """Return the load with the greatest expected return, from 0 to l_i, for each device.
+
+    ln E[R_i] = ln l - κ (2^(M / (B x)) - 1), x = T - t_D - a l, is concave, with its only stationary point where
+    (T - t_D - x) κ (M / B) ln 2 · 2^(M / (B x)) = x². The integers beside that point are found by bisection on the sign
+    of the slope, in logarithms, and compared. The load is 0 where nothing can arrive.
+
+    Example:
+        >>> from codedfl.fleet import Channel, Fleet, Workload
+        >>> fleet = Fleet(("near", "far"), np.array([1.5e6, 1.5e6]), np.array([25.0, 15.0]))
+        >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
+        >>> optimal_loads(timing, samples=3000)
+        array([289, 231])
+    """
+    most = count_vector("samples", samples, timing.fleet.devices)
+    low, high = np.zeros_like(most), most + 1
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        rising = (middle > low) & _return_rises(timing, np.maximum(middle, 1))
+        low, high = np.where(rising, middle, low), np.where(rising, high, np.maximum(middle, low + 1))
+    above = np.minimum(low + 1, most)
+    best = np.where(expected_return(timing, above) > expected_return(timing, low), above, low)
+    return np.where(expected_return(timing, best) > 0, best, 0)
+
+
+def _return_rises(timing: RoundTiming, loads: IntArray) -> BoolArray:
+    """Whether d ln E[R] / dl = 1 / l - a κ (M / B) ln 2 · 2^(M / (B x)) / x² is at least zero."""
+    window = timing.upload_window_s(loads)
+    open_window = window > 0
+    x = np.where(open_window, window, 1.0)
+    scale = timing.workload.payload_bits / timing.channel.bandwidth_hz * math.log(2)
+    with np.errstate(over="ignore"):
+        growth = scale / x
+    log_cost = np.log(timing.seconds_per_sample * timing.attenuation * scale) + growth - 2 * np.log(x)
+    return np.asarray(open_window & (np.log(loads) + log_cost <= 0))
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """Who processes how much in a round.
+
+    Args:
+        deadline_s: t*, how long a round takes.
+        loads: l_i*, samples for each device, (N,).
+        arrival_probability: P(T_i(l_i*) <= t*), (N,).
+        server_load: coded samples for the server.
+        expected_return: samples that count on average, the server's included.
+    """
+
+    deadline_s: float
+    loads: IntArray
+    arrival_probability: FloatArray
+    server_load: int
+    expected_return: float
+
+
+def allocate(
+    timing: RoundTiming,
+    samples: npt.ArrayLike,
+    *,
+    server_mac_rate: float,
+    coded_samples: int,
+    deadline: Literal["fixed", "free"],
+) -> Allocation:
+    """Choose the loads for the deadline of ``timing``, or together with the least deadline that returns all samples.
+
+    With a free deadline the total expected return, sum_i E[R_i(t; l_i*(t))] + min(c, floor(t MACR_s / N_MAC)), must
+    reach the number of samples. It never falls as t grows, so t* is found by doubling and bisection, to one part in a
+    million from above.
+
+    Args:
+        timing: the round, with one local step.
+        samples: l_i, how many samples each device has.
+        server_mac_rate: MACR_s, MAC a second.
+        coded_samples: c.
+        deadline: ``"fixed"`` or ``"free"``.
+
+    Raises:
+        InputError: no deadline, however long, returns all samples.
+
+    Example:
+        >>> from codedfl.fleet import Channel, Fleet, Workload
+        >>> fleet = Fleet(("near", "far"), np.array([1.5e6, 1.5e6]), np.array([25.0, 15.0]))
+        >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
+        >>> best = allocate(timing, 300, server_mac_rate=1.5e7, coded_samples=200, deadline="free")
+        >>> round(best.deadline_s, 1), best.loads, best.server_load
+        (9.7, array([278, 220]), 200)
+    """
+    most = count_vector("samples", samples, timing.fleet.devices)
+    coded = whole_number("coded_samples", coded_samples, 0)
+    if timing.workload.local_steps != 1:
+        raise InputError(
+            f"workload.local_steps = {timing.workload.local_steps} must be 1: load allocation is for schemes with one "
+            "gradient step a round."
+        )
+
+    def at(deadline_s: float) -> Allocation:
+        return _at_deadline(replace(timing, deadline_s=deadline_s), most, server_mac_rate, coded)
+
+    if deadline == "fixed":
+        return at(timing.deadline_s)
+    if deadline != "free":
+        raise InputError(f"deadline = {deadline!r} must be 'fixed' or 'free'.")
+
+    target = int(most.sum())
+    if target == 0 or coded == 0:
+        raise InputError(
+            f"deadline = 'free' is not possible with {target} sample(s) at the devices and coded_samples = {coded}: "
+            "devices alone never return all of their samples, so give both, or use deadline = 'fixed'."
+        )
+    low, high = 0.0, timing.deadline_s
+    best = at(high)
+    for _ in range(_MOST_DOUBLINGS):
+        if best.expected_return >= target:
+            break
+        low, high = high, 2 * high
+        best = at(high)
+    else:
+        raise InputError(
+            f"deadline = 'free' is not possible with coded_samples = {coded}: a round of {high:.3g} s still returns only "
+            f"{best.expected_return:.6g} of {target} samples, so raise coded_samples or use deadline = 'fixed'."
+        )
+    while high - low > _RELATIVE_TOLERANCE * high:
+        middle = (low + high) / 2
+        trial = at(middle)
+        if trial.expected_return >= target:
+            high, best = middle, trial
+        else:
+            low = middle
+    return best
+
+
+def _at_deadline(timing: RoundTiming, samples: IntArray, server_mac_rate: float, coded_samples: int) -> Allocation:
+    loads = optimal_loads(timing, samples)
+    probability = timing.arrival_probability(loads)
+    server_load = timing.server_capacity(server_mac_rate, coded_samples)
+    return Allocation(
+        deadline_s=timing.deadline_s,
+        loads=loads,
+        arrival_probability=probability,
+        server_load=server_load,
+        expected_return=float(np.sum(loads * probability)) + server_load,
+    )

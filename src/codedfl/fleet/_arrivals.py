@@ -1,0 +1,242 @@
+"""Who makes the deadline: the round loop asks only this protocol.
+
+A simulated channel, a recorded trace and a real network are all the same to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from codedfl._validation import require_positive
+from codedfl.errors import InputError
+from codedfl.fleet._inputs import count_vector, counts, float_vector, whole_number
+from codedfl.fleet._latency import RoundTiming
+from codedfl.streams import Streams
+from codedfl.typing import BoolArray, FloatArray, IntArray
+
+BATCHES_AT_ONCE = 256
+"""Batch sizes whose probabilities are held in memory at the same time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attendance:
+    """Who took part in one round.
+
+    Args:
+        batch_sizes: samples that each device computes on in every local step, (n,); 0 if it sits the round out.
+        arrived: whose update reached the server in time, (n,).
+        late_bits: bits that a device sent in vain until the deadline cut it off, (n,); 0 for all others.
+        devices: the numbers of the n devices that were asked; None for all of them, in order.
+        weight: what an update counts for because other devices were not asked, N / n.
+    """
+
+    batch_sizes: IntArray
+    arrived: BoolArray
+    late_bits: FloatArray
+    devices: IntArray | None = None
+    weight: float = 1.0
+
+    def arrivals(self) -> list[tuple[int, int]]:
+        """Return the number and the batch size of every device whose update arrived, in the order of the devices."""
+        places = np.flatnonzero(self.arrived)
+        devices = places if self.devices is None else self.devices[places]
+        return list(zip(devices.tolist(), self.batch_sizes[places].tolist(), strict=True))
+
+
+class Arrivals(Protocol):
+    """Tells the round loop who makes the deadline."""
+
+    @property
+    def probability(self) -> FloatArray:
+        """p_i, the probability that a device's update arrives in time, (N,)."""
+
+    @property
+    def duration_s(self) -> float:
+        """T, how long a round takes."""
+
+    def attend(self, round: int) -> Attendance:
+        """Return who takes part in a round; the same every time it is asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveBatchArrivals:
+    """Every device takes the largest batch that meets the deadline, and sits out if none does.
+
+    It therefore arrives whenever a single sample fits: p_i = p_i(1).
+
+    Args:
+        timing: what a round costs.
+        samples: l_i, how many samples each device has, (N,).
+        streams: where the fading comes from.
+    """
+
+    timing: RoundTiming
+    samples: IntArray
+    streams: Streams
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", count_vector("samples", self.samples, self.timing.fleet.devices))
+
+    @cached_property
+    def probability(self) -> FloatArray:
+        """p_i(1), and 0 for a device without samples."""
+        return _read_only(self.timing.arrival_probability(np.minimum(self.samples, 1)))
+
+    @cached_property
+    def inverse_batch(self) -> FloatArray:
+        """E[1 / b | arrival] = 1 - sum_{n=2}^{l_i} p_i(n) / (n (n - 1) p_i(1)), NaN for a device that never arrives.
+
+        A batch is of n samples or more with probability p_i(n); the rest is summation by parts.
+        """
+        total = self.probability.copy()
+        for first in range(2, int(self.samples.max(initial=0)) + 1, BATCHES_AT_ONCE):
+            sizes = np.arange(first, first + BATCHES_AT_ONCE)[:, None]
+            at_least = self.timing.arrival_probability(np.broadcast_to(sizes, (len(sizes), len(self.samples))))
+            total -= np.sum(np.where(sizes <= self.samples, at_least / (sizes * (sizes - 1.0)), 0.0), axis=0)
+        return _read_only(_given_arrival(total, self.probability))
+
+    @property
+    def duration_s(self) -> float:
+        """T."""
+        return self.timing.deadline_s
+
+    def among(self, devices: IntArray) -> AdaptiveBatchArrivals:
+        """Return the same for some of the devices, given by their numbers."""
+        timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
+        return AdaptiveBatchArrivals(timing, self.samples[devices], self.streams)
+
+    def attend(self, round: int) -> Attendance:
+        """Return b_k^i and who arrived; nobody sends in vain."""
+        fading = self.timing.channel.sample_fading(self.streams, round, self.timing.fleet.devices)
+        batch = self.timing.largest_batch(fading, self.samples)
+        return Attendance(batch_sizes=batch, arrived=batch > 0, late_bits=np.zeros(batch.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class FixedBatchArrivals:
+    """Every device computes on a batch of fixed size and arrives if the channel lets it: p_i = p_i(b_i).
+
+    Args:
+        timing: what a round costs.
+        batch_sizes: b_i, (N,); 0 keeps a device out of every round.
+        streams: where the fading comes from.
+
+    Example:
+        >>> from codedfl.fleet import Channel, Fleet, Workload
+        >>> fleet = Fleet(("a", "b"), np.array([1.2e6, 1.5e6]), np.array([15.0, 15.0]))
+        >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 5), deadline_s=8.0)
+        >>> FixedBatchArrivals(timing, np.array([32, 32]), Streams(seed=1)).probability.round(3)
+        array([0.472, 0.68 ])
+    """
+
+    timing: RoundTiming
+    batch_sizes: IntArray
+    streams: Streams
+
+    def __post_init__(self) -> None:
+        batch = count_vector("batch_sizes", self.batch_sizes, self.timing.fleet.devices)
+        object.__setattr__(self, "batch_sizes", batch)
+
+    @cached_property
+    def probability(self) -> FloatArray:
+        """p_i(b_i)."""
+        return _read_only(self.timing.arrival_probability(self.batch_sizes))
+
+    @cached_property
+    def inverse_batch(self) -> FloatArray:
+        """1 / b_i, NaN for a device that never arrives."""
+        return _read_only(_given_arrival(self.probability / np.maximum(self.batch_sizes, 1), self.probability))
+
+    @property
+    def duration_s(self) -> float:
+        """T."""
+        return self.timing.deadline_s
+
+    def among(self, devices: IntArray) -> FixedBatchArrivals:
+        """Return the same for some of the devices, given by their numbers."""
+        timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
+        return FixedBatchArrivals(timing, self.batch_sizes[devices], self.streams)
+
+    def attend(self, round: int) -> Attendance:
+        """Return who arrived, and what the late ones had sent: R (T - t_D - t_C), less than M."""
+        timing = self.timing
+        fading = timing.channel.sample_fading(self.streams, round, timing.fleet.devices)
+        arrived = (self.batch_sizes > 0) & (timing.total_s(self.batch_sizes, fading) <= timing.deadline_s)
+        rate = timing.channel.uplink_rate_bps(fading, timing.fleet.transmit_power_dbm)
+        sent = np.minimum(rate * timing.upload_window_s(self.batch_sizes), timing.workload.payload_bits)
+        return Attendance(self.batch_sizes, arrived, late_bits=np.where(arrived, 0.0, sent))
+
+
+@dataclass(frozen=True, eq=False)
+class TraceArrivals:
+    """Replay K recorded rounds.
+
+    Args:
+        batch_sizes: (K, N).
+        arrived: (K, N).
+        probability: p_i, (N,).
+        duration_s: T.
+
+    Example:
+        >>> trace = TraceArrivals(np.array([[8, 8], [8, 0]]), np.array([[True, False], [True, False]]),
+        ...                       probability=np.array([0.9, 0.4]), duration_s=10.0)
+        >>> trace.attend(0).arrived
+        array([ True, False])
+    """
+
+    batch_sizes: IntArray
+    arrived: BoolArray
+    probability: FloatArray
+    duration_s: float
+
+    def __post_init__(self) -> None:
+        require_positive("trace.duration_s", self.duration_s)
+        probability = float_vector("trace.probability", self.probability)
+        if not ((probability >= 0) & (probability <= 1)).all():
+            raise InputError("trace.probability must lie from 0 to 1 for every device.")
+        batch = np.array(counts("trace.batch_sizes", self.batch_sizes, probability.size))
+        arrived = np.array(self.arrived)
+        if batch.ndim != 2 or arrived.shape != batch.shape or arrived.dtype != np.bool_:
+            raise InputError(
+                f"trace.batch_sizes has shape {batch.shape} and trace.arrived is {arrived.dtype} of shape "
+                f"{arrived.shape}: give whole numbers and booleans, one row a round and {probability.size} column(s)."
+            )
+        if (arrived & (batch == 0)).any():
+            first = tuple(int(i) for i in np.argwhere(arrived & (batch == 0))[0])
+            raise InputError(
+                f"trace.arrived is true at (round, device) = {first}, where trace.batch_sizes = 0 says that the device "
+                "sat the round out: correct one of them."
+            )
+        for name, array in (("batch_sizes", batch), ("arrived", arrived), ("probability", probability)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @cached_property
+    def inverse_batch(self) -> FloatArray:
+        """The mean of 1 / b_i over the recorded rounds in which the update arrived, NaN where it never did."""
+        inverse = np.where(self.arrived, 1.0 / np.maximum(self.batch_sizes, 1), 0.0)
+        return _read_only(_given_arrival(inverse.mean(axis=0), self.arrived.mean(axis=0)))
+
+    def attend(self, round: int) -> Attendance:
+        """Return a recorded round; what late devices sent is not on record and counts as nothing."""
+        rounds, devices = self.batch_sizes.shape
+        if whole_number("round", round, 0) >= rounds:
+            raise InputError(
+                f"round = {round} is beyond the trace, which has {rounds} round(s): record more or run fewer."
+            )
+        return Attendance(self.batch_sizes[round], self.arrived[round], late_bits=np.zeros(devices))
+
+
+def _given_arrival(joint: FloatArray, probability: FloatArray) -> FloatArray:
+    """Divide E[x; arrival] by P(arrival), NaN where that is zero."""
+    ratio: FloatArray = np.divide(joint, probability, out=np.full(joint.shape, np.nan), where=probability > 0)
+    return ratio
+
+
+def _read_only(array: FloatArray) -> FloatArray:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,160 @@
+"""The contract that buys noise reduction from devices (Sec. V)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codedfl._validation import require_at_least, require_positive
+from codedfl.incentive._gamma import Gamma, QuarticLoss
+from codedfl.incentive._leakage import epsilon_of
+from codedfl.incentive._menu import Menu, distinct_items
+from codedfl.incentive._pooling import PooledTerms, pool, separate_maximisers
+from codedfl.incentive._rewards import marginal_rewards, optimal_rewards
+from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._verification import Verification, verify_items
+from codedfl.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """One item ``(eps_i, r_i)`` for each device, in the caller's order.
+
+    Args:
+        traits: The devices it is written for.
+        coded_samples: ``c``.
+        reward_weight: ``lambda``, what a unit of reward costs the server in units of ``gamma``.
+        gamma: The server's utility of a device's noise variance.
+        order: The devices from the least to the most sensitive.
+        epsilon: ``eps_i``, the privacy budget of each device in bits.
+        noise_variance: ``sigma_i^2 = q_i^-1(eps_i)``.
+        reward: ``r_i``.
+    """
+
+    traits: DeviceTraits
+    coded_samples: int
+    reward_weight: float
+    gamma: Gamma
+    order: IntArray
+    epsilon: FloatArray
+    noise_variance: FloatArray
+    reward: FloatArray
+
+    @property
+    def sensitivity(self) -> FloatArray:
+        """``mu_i`` of each device."""
+        return self.traits.sensitivity
+
+    @property
+    def utility(self) -> FloatArray:
+        """``U_i = r_i - mu_i eps_i`` of each device."""
+        return self.reward - self.sensitivity * self.epsilon
+
+    @property
+    def total_reward(self) -> float:
+        """``sum_i r_i``."""
+        return float(self.reward.sum())
+
+    @property
+    def total_noise_variance(self) -> float:
+        """``sum_i sigma_i^2``, the noise variance of the global coded dataset."""
+        return float(self.noise_variance.sum())
+
+    @property
+    def server_utility(self) -> float:
+        """``U_S = sum_i Gamma(sigma_i^2) - lambda sum_i r_i``."""
+        return float(self.gamma.value(self.noise_variance).sum()) - self.reward_weight * self.total_reward
+
+    @property
+    def menu(self) -> Menu:
+        """The distinct items, from the largest budget to the least."""
+        return distinct_items(self.epsilon, self.reward)
+
+    def choose(self, sensitivity: float) -> int | None:
+        """Return the item of :attr:`menu` that a device of any sensitivity picks, None for none."""
+        return self.menu.choose(sensitivity)
+
+    def verify(self, all_pairs_up_to: int = 4000) -> Verification:
+        """Check the contract from its items alone: no step of the solver is trusted.
+
+        Args:
+            all_pairs_up_to: Compare each device with each other's item up to this many devices. Beyond it, with the items of
+                its neighbours in sensitivity only: for items that are monotone, that implies the rest.
+        """
+        order = self.order
+        return verify_items(
+            PooledTerms(
+                self.reward_weight * marginal_rewards(self.sensitivity[order]),
+                self.traits.interference[order],
+                self.coded_samples,
+                self.gamma,
+            ),
+            sensitivity=self.sensitivity[order],
+            least_hidden_variance=self.traits.least_hidden_variance[order],
+            epsilon=self.epsilon[order],
+            reward=self.reward[order],
+            all_pairs=self.traits.devices <= all_pairs_up_to,
+        )
+
+
+def design_contract(
+    traits: DeviceTraits, reward_weight: float, coded_samples: int = 10_000, gamma: Gamma | None = None
+) -> Contract:
+    """Return the contract that is best for the server among those that devices accept and none misuses.
+
+    Problem (P1): maximise ``sum_i Gamma(sigma_i^2) - lambda sum_i r_i`` so that no device does better with another's item (IC)
+    or without any (IR), with budgets ``0 < eps_i <= q_i(sigma_min,i^2)``. Given the rewards of Theorem 3 it is (P2), solved
+    exactly by pooling. A smaller ``lambda`` pays more. Devices of equal sensitivity may have budgets in any order; the best
+    order is that of the budgets they would be given alone.
+
+    Args:
+        traits: The devices, in any order.
+        reward_weight: ``lambda > 0``.
+        coded_samples: ``c >= 1``.
+        gamma: The server's utility of a noise variance, ``-sigma^4`` by default.
+
+    Returns:
+        The contract, in the order of ``traits``.
+
+    Raises:
+        InputError: ``reward_weight`` is not positive, ``coded_samples`` is below 1, or ``gamma`` never falls.
+
+    Example:
+        >>> contract = design_contract(DeviceTraits([1.2, 1.0, 1.1]), reward_weight=9000.0)
+        >>> contract.noise_variance.round(2).tolist()
+        [67.19, 56.81, 62.22]
+        >>> contract.verify().holds
+        True
+    """
+    require_positive("reward_weight", reward_weight)
+    require_at_least("coded_samples", coded_samples, 1)
+    chosen: Gamma = QuarticLoss() if gamma is None else gamma
+    order = _chain(traits, reward_weight, coded_samples, chosen)
+    sensitivity, interference = traits.sensitivity[order], traits.interference[order]
+    price = reward_weight * marginal_rewards(sensitivity)
+    terms = PooledTerms(price, interference, coded_samples, chosen)
+    hidden = pool(terms, separate_maximisers(terms), traits.least_hidden_variance[order])
+    epsilon = epsilon_of(hidden, coded_samples)
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    return Contract(
+        traits=traits,
+        coded_samples=coded_samples,
+        reward_weight=reward_weight,
+        gamma=chosen,
+        order=order,
+        epsilon=epsilon[place],
+        noise_variance=(hidden - interference)[place],
+        reward=optimal_rewards(sensitivity, epsilon)[place],
+    )
+
+
+def _chain(traits: DeviceTraits, reward_weight: float, coded_samples: int, gamma: Gamma) -> IntArray:
+    """Return the order of the devices by sensitivity, and among equals by the variance that is best for each alone."""
+    order = np.argsort(traits.sensitivity, kind="stable")
+    if (np.diff(traits.sensitivity[order]) > 0).all():
+        return order
+    terms = PooledTerms(reward_weight * traits.sensitivity, traits.interference, coded_samples, gamma)
+    alone = np.maximum(separate_maximisers(terms), traits.least_hidden_variance)
+    return np.lexsort((alone, traits.sensitivity))

@@ -1,0 +1,145 @@
+"""Pool-adjacent-violators on concave terms: Problem (P2) of Sec. V-B, solved exactly.
+
+Everything is written in ``s = h_i^2 + sigma_i^2``, the variance that hides an entry. All devices with the same budget have
+the same ``s``, whatever their ``h_i``, so that pooling is on ``s``, and budgets that do not increase are an ``s`` that does not
+decrease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from codedfl.errors import InputError
+from codedfl.incentive._gamma import Gamma
+from codedfl.incentive._leakage import variance_per_bit
+from codedfl.incentive._roots import find_roots
+from codedfl.typing import FloatArray, IntArray
+
+_NEVER = -1e4  # stands for the logarithm of zero
+_NEAR = 1 + 1e-13  # values that are closer are equal but for rounding, as when a root is at a capped block
+
+
+@dataclass(frozen=True, eq=False)
+class PooledTerms:
+    """The terms ``Phi_i(eps) = Gamma(q_i^-1(eps)) - price_i eps`` of devices in the order of their sensitivities.
+
+    ``price_i`` is ``lambda w_i``, ``w_i = i mu_i - (i - 1) mu_{i-1}``.
+    """
+
+    price: FloatArray
+    interference: FloatArray
+    coded_samples: float
+    gamma: Gamma
+
+    def gain(self, hidden_variance: FloatArray, members: IntArray) -> FloatArray:
+        """Return ``d Gamma(q_i^-1(eps)) / d eps`` of some devices: ``-Gamma'(s - h_i^2) 2 ln2 s (s + c) / c``."""
+        noise = np.maximum(hidden_variance - self.interference[members], 0.0)
+        return -self.gamma.slope(noise) * variance_per_bit(hidden_variance, self.coded_samples)
+
+
+def _log_ratio(gain: FloatArray, price: FloatArray) -> FloatArray:
+    """Return ``log(gain / price)``, nearly linear in ``log s`` and so quickly solved for zero."""
+    safe = np.where(gain > 0, gain, 1.0)
+    return np.where(gain > 0, np.log(safe) - np.log(price), _NEVER)
+
+
+def separate_maximisers(terms: PooledTerms) -> FloatArray:
+    """Return each device's own best ``s``, the root of ``Phi_i' = 0``, or ``h_i^2`` where even no noise is too much.
+
+    For ``Gamma = -sigma^4`` the root obeys ``4 ln2 sigma_i^2 s_i (s_i + c) / c = lambda w_i``.
+
+    Raises:
+        InputError: The utility never falls, so that the server would buy nothing at any price.
+    """
+    everyone = np.arange(terms.price.size)
+
+    def excess(log_hidden: FloatArray, members: IntArray) -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _log_ratio(terms.gain(np.exp(log_hidden), members), terms.price[members])
+
+    start = np.log(np.where(terms.interference > 0, terms.interference, terms.coded_samples))
+    low, high = start.copy(), start.copy()
+    for bracket, step, right_sign in ((low, -1.0, -1.0), (high, 1.0, 1.0)):
+        open_ended = everyone if step > 0 else everyone[terms.interference == 0]
+        while open_ended.size:
+            open_ended = open_ended[right_sign * excess(bracket[open_ended], open_ended) < 0]
+            bracket[open_ended] += step
+            step *= 2
+            if abs(step) > 512:
+                raise InputError(
+                    f"gamma = {terms.gamma} does not fall with the noise variance (or its slope is not a number there): "
+                    "give a utility that is concave and decreases."
+                )
+    inside = everyone[excess(low, everyone) < 0]
+    low[inside] = find_roots(
+        lambda which: lambda log_hidden: excess(log_hidden, inside[which]), low[inside], high[inside]
+    )
+    return np.maximum(np.exp(low), terms.interference)
+
+
+def pool(terms: PooledTerms, separate: FloatArray, least_hidden_variance: FloatArray) -> FloatArray:
+    """Return the ``s`` that maximises the sum of the terms, non-decreasing and at least ``least_hidden_variance``.
+
+    A device's cap binds everyone after it, so that caps become their running maximum (in ``s``). Then neighbours are pooled in
+    a tree: two solved halves with violating values at their seam are joined by one value ``v``, ``min(s_i, v)`` on the left and
+    ``max(s_i, v)`` on the right, where ``v`` is the root of the derivative summed over the blocks, taken as wholes, that are
+    above ``v`` on the left and below it on the right. (A solved half that is bounded by a constant is that half clipped, and
+    the derivative of both halves' best values in that constant is this sum.) That is ``log2 N`` sweeps over arrays, whatever
+    the blocks; pooling from one end takes as many merges as there are devices.
+
+    Clipping the pooled solution to the caps afterwards would be wrong: a cap that lowers one member of a block sets the others
+    free.
+    """
+    hidden = np.maximum(separate, np.maximum.accumulate(least_hidden_variance))
+    half = 1
+    while half < hidden.size:
+        seams = np.arange(half, hidden.size, 2 * half)
+        seams = seams[hidden[seams - 1] > hidden[seams]]
+        if seams.size:
+            _join(terms, hidden, seams, half)
+        half *= 2
+    return hidden
+
+
+def _join(terms: PooledTerms, hidden: FloatArray, seams: IntArray, half: int) -> None:
+    """Join the halves on both sides of every seam, in place."""
+    low, high = hidden[seams], hidden[seams - 1]
+    seam_number = np.full(hidden.size // (2 * half) + 1, -1)
+    seam_number[seams // (2 * half)] = np.arange(seams.size)
+    everyone = np.arange(hidden.size)
+    seam_of = seam_number[everyone // (2 * half)]
+    on_left = everyone % (2 * half) < half
+    touched = (seam_of >= 0) & np.where(on_left, hidden > low[seam_of], hidden < high[seam_of])
+    members = np.flatnonzero(touched)
+    seam_of, on_left, now = seam_of[members], on_left[members], hidden[members]
+
+    def restrict(asked: IntArray) -> Callable[[FloatArray], FloatArray]:
+        number = np.full(seams.size, -1)
+        number[asked] = np.arange(asked.size)
+        kept = np.flatnonzero(number[seam_of] >= 0)
+        number_of, left, before, device = number[seam_of[kept]], on_left[kept], now[kept], members[kept]
+
+        def excess(log_value: FloatArray) -> FloatArray:
+            at = np.exp(log_value)[number_of]
+            counted = np.flatnonzero(left == (before > at * _NEAR))  # above on the left, not above on the right
+            who, where = device[counted], number_of[counted]
+            gains = np.bincount(where, terms.gain(at[counted], who), asked.size).astype(np.float64)
+            prices = np.bincount(where, terms.price[who], asked.size).astype(np.float64)
+            return _log_ratio(gains, np.where(prices > 0, prices, 1.0))
+
+        return excess
+
+    log_low, log_high = np.log(low), np.log(high)
+    everywhere = restrict(np.arange(seams.size))
+    inside = np.flatnonzero((everywhere(log_low) < 0) & (everywhere(log_high) > 0))
+    joined = low.copy()
+    found = np.exp(find_roots(lambda which: restrict(inside[which]), log_low[inside], log_high[inside]))
+    joined[inside] = np.clip(found, low[inside], high[inside])
+    at_seam = joined[seam_of]
+    reached = np.flatnonzero(~on_left & (now > at_seam) & (now <= at_seam * _NEAR**2))
+    np.maximum.at(joined, seam_of[reached], now[reached])
+    at_seam = joined[seam_of]
+    hidden[members] = np.where(on_left, np.minimum(now, at_seam), np.maximum(now, at_seam))

@@ -1,0 +1,80 @@
+"""What the server knows of each device when it writes a contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl.errors import InputError
+from codedfl.typing import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceTraits:
+    """Sensitivity, interference and least noise of every device, in any order.
+
+    Args:
+        sensitivity: ``mu_i > 0``, the reward that a device wants for a bit of privacy.
+        interference: ``h_i^2 >= 0``, one number or one a device; 0 for the bound that holds for all data.
+        min_noise_variance: ``sigma_min,i^2 >= 0``, the least noise that a device agrees to, one number or one a device.
+
+    Example:
+        >>> DeviceTraits([1.0, 1.2], interference=5.0).least_hidden_variance.tolist()
+        [5.0, 5.0]
+    """
+
+    sensitivity: FloatArray
+    interference: FloatArray
+    min_noise_variance: FloatArray
+
+    def __init__(
+        self,
+        sensitivity: npt.ArrayLike,
+        interference: npt.ArrayLike = 0.0,
+        min_noise_variance: npt.ArrayLike = 0.0,
+    ) -> None:
+        mu = _numbers("sensitivity", sensitivity)
+        if mu.ndim != 1 or mu.size == 0:
+            raise InputError(f"sensitivity has shape {mu.shape}: give a list with one number for each device.")
+        _require("sensitivity", mu, mu > 0, "a positive finite number")
+        object.__setattr__(self, "sensitivity", _frozen(mu))
+        for name, given in (("interference", interference), ("min_noise_variance", min_noise_variance)):
+            values = _numbers(name, given)
+            if values.shape not in ((), mu.shape):
+                raise InputError(
+                    f"{name} has shape {values.shape}: give one number, or {mu.size}, one for each device."
+                )
+            values = np.broadcast_to(values, mu.shape)
+            _require(name, values, values >= 0, "a finite number, zero or more")
+            object.__setattr__(self, name, _frozen(values))
+
+    @property
+    def devices(self) -> int:
+        """Number of devices, ``N``."""
+        return int(self.sensitivity.size)
+
+    @property
+    def least_hidden_variance(self) -> FloatArray:
+        """``h_i^2 + sigma_min,i^2``: what hides an entry at the largest budget that a device agrees to."""
+        return self.interference + self.min_noise_variance
+
+
+def _numbers(name: str, values: npt.ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} = {values!r} must be numbers, one for each device.") from error
+
+
+def _require(name: str, values: FloatArray, holds: npt.NDArray[np.bool_], allowed: str) -> None:
+    bad = np.flatnonzero(~(holds & np.isfinite(values)))
+    if bad.size:
+        raise InputError(f"{name}[{bad[0]}] = {values[bad[0]]} must be {allowed}.")
+
+
+def _frozen(values: FloatArray) -> FloatArray:
+    copy = np.array(values, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,143 @@
+"""Whether a contract is accepted, is not misused, and is optimal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codedfl.incentive._leakage import LOG_TWO, epsilon_of
+from codedfl.incentive._menu import SAME
+from codedfl.incentive._pooling import PooledTerms
+from codedfl.typing import FloatArray, IntArray
+
+TOLERANCE = 1e-9
+"""Of the largest reward for utilities, and of a block's total price for optimality."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked, each as a number that is zero, or nearly, when it holds.
+
+    Args:
+        least_utility: ``min_i U_i``; individual rationality wants zero or more.
+        largest_gain: The most that any device gains by taking another's item; incentive compatibility wants zero or less.
+        largest_rise: The most that a budget exceeds that of a less sensitive device.
+        largest_excess: The most that a budget exceeds its cap ``q_i(sigma_min,i^2)``.
+        optimality_residual: How far the conditions of Karush, Kuhn and Tucker of (P2) are from holding, relatively.
+        all_pairs: Whether each device was compared with every item, or with its neighbours' (which implies the rest).
+        reward_scale: The largest reward, which tolerances are relative to.
+    """
+
+    least_utility: float
+    largest_gain: float
+    largest_rise: float
+    largest_excess: float
+    optimality_residual: float
+    all_pairs: bool
+    reward_scale: float
+
+    @property
+    def individually_rational(self) -> bool:
+        """No device does better by leaving."""
+        return self.least_utility >= -TOLERANCE * self.reward_scale
+
+    @property
+    def incentive_compatible(self) -> bool:
+        """No device does better with another's item."""
+        return self.largest_gain <= TOLERANCE * self.reward_scale
+
+    @property
+    def monotone(self) -> bool:
+        """More sensitive devices have no larger budgets."""
+        return self.largest_rise <= TOLERANCE
+
+    @property
+    def optimal(self) -> bool:
+        """The budgets respect their caps and solve (P2)."""
+        return self.largest_excess <= TOLERANCE and self.optimality_residual <= 1e-7
+
+    @property
+    def holds(self) -> bool:
+        """Everything that was checked holds."""
+        return self.individually_rational and self.incentive_compatible and self.monotone and self.optimal
+
+
+def verify_items(
+    terms: PooledTerms,
+    *,
+    sensitivity: FloatArray,
+    least_hidden_variance: FloatArray,
+    epsilon: FloatArray,
+    reward: FloatArray,
+    all_pairs: bool,
+) -> Verification:
+    """Check the items of devices that are sorted by sensitivity."""
+    cap = epsilon_of(least_hidden_variance, terms.coded_samples)
+    rise = float(np.max(np.diff(epsilon) / epsilon[:-1], initial=0.0))
+    gain = largest_gain(sensitivity, epsilon, reward) if all_pairs else neighbour_gain(sensitivity, epsilon, reward)
+    return Verification(
+        least_utility=float((reward - sensitivity * epsilon).min()),
+        largest_gain=gain,
+        largest_rise=rise,
+        largest_excess=float(np.max(epsilon / cap - 1, initial=0.0)),
+        optimality_residual=optimality_residual(terms, epsilon, cap),
+        all_pairs=all_pairs,
+        reward_scale=float(reward.max()),
+    )
+
+
+def largest_gain(sensitivity: FloatArray, epsilon: FloatArray, reward: FloatArray, rows: int = 512) -> float:
+    """Return ``max_{i, j} U_i(eps_j, r_j) - U_i(eps_i, r_i)`` over all pairs, in blocks of rows."""
+    most = 0.0
+    for start in range(0, sensitivity.size, rows):
+        mu = sensitivity[start : start + rows]
+        own = reward[start : start + rows] - mu * epsilon[start : start + rows]
+        most = max(most, float(((reward - mu[:, None] * epsilon).max(axis=1) - own).max()))
+    return most
+
+
+def neighbour_gain(sensitivity: FloatArray, epsilon: FloatArray, reward: FloatArray) -> float:
+    """Return the most that a device gains by its neighbour's item.
+
+    If no device gains by the item of the next or the previous one in the order of sensitivity, and budgets do not increase in
+    that order, then none gains by any item: gains over a chain of neighbours add up to at least the gain of the jump.
+    """
+    taken, paid = np.diff(epsilon), np.diff(reward)
+    forward = paid - sensitivity[:-1] * taken
+    backward = sensitivity[1:] * taken - paid
+    return float(max(np.max(forward, initial=0.0), np.max(backward, initial=0.0)))
+
+
+def optimality_residual(terms: PooledTerms, epsilon: FloatArray, cap: FloatArray) -> float:
+    """Return how far the optimality conditions of (P2) are from holding, relative to gains and prices of a block.
+
+    With multipliers ``nu_i >= 0`` of ``eps_i >= eps_{i+1}`` and ``kappa_i >= 0`` of the caps,
+    ``Phi_i' + nu_i - nu_{i-1} = kappa_i``. In a block of equal budgets ``nu`` is zero at both ends. So no first part of the block
+    may gain by a larger budget, up to its first capped member, nor may any last part from there on by a smaller one; and without
+    a cap, the whole is stationary. Derivatives are taken at the hidden variances ``s`` a rounding error to either side.
+    """
+    everyone = np.arange(epsilon.size)
+    hidden = terms.coded_samples / np.expm1(2 * LOG_TWO * epsilon)
+    starts = np.flatnonzero(np.append(True, epsilon[1:] < epsilon[:-1] * (1 - SAME)))
+    block = np.repeat(np.arange(starts.size), np.diff(np.append(starts, epsilon.size)))
+    gain = terms.gain(hidden * (1 + SAME), everyone)
+    most, least = gain - terms.price, terms.gain(hidden * (1 - SAME), everyone) - terms.price
+    capped = np.where(epsilon >= cap * (1 - SAME), everyone, epsilon.size)
+    from_cap = everyone >= np.minimum.reduceat(capped, starts)[block]
+    first_parts = np.where(from_cap, 0.0, _running_sums(least, starts, block))
+    most_backwards = np.cumsum(most[::-1])[::-1]
+    after = np.append(most_backwards, 0.0)[np.append(starts[1:], epsilon.size)]
+    last_parts = most_backwards - after[block]
+    is_first = np.zeros(epsilon.size, dtype=np.bool_)
+    is_first[starts] = True
+    after_cap = np.append(False, from_cap[:-1]) & ~is_first
+    wrong = np.maximum(first_parts, np.where(after_cap | is_first, -last_parts, 0.0))
+    scale = np.add.reduceat(gain + terms.price, starts)
+    return float(np.max(wrong / scale[block], initial=0.0))
+
+
+def _running_sums(values: FloatArray, starts: IntArray, block: IntArray) -> FloatArray:
+    """Return cumulative sums that start again with each block."""
+    sums = np.cumsum(values)
+    return np.asarray(sums - (sums[starts] - values[starts])[block])

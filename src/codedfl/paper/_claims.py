@@ -1,0 +1,110 @@
+"""Claims of the paper and the rule by which measurements decide them.
+
+A claim is a list of comparisons. Each compares two things on the same seeds: the mean of their difference, with the sign that
+the claim wants, has the 95% interval of Student's t. The comparison *holds* if the whole interval is above the least difference
+that the claim needs, *fails* if the whole interval is below it, and is *open* otherwise. A claim is *confirmed* if all of its
+comparisons hold, *not confirmed* if none does, and *partly* confirmed otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from codedfl.paper._tables import Tables
+from codedfl.typing import FloatArray
+
+CONFIDENCE = 0.95
+
+Finding = Literal["holds", "fails", "open"]
+Verdict = Literal["confirmed", "partly", "not confirmed"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One comparison.
+
+    Args:
+        what: what is compared, in words.
+        difference: the mean difference, positive where the claim wants it.
+        low: lower end of its interval.
+        high: upper end of its interval.
+        least: what it must exceed.
+        exact: whether it is computed, not estimated: the difference is then 1 if it holds and -1 if not.
+    """
+
+    what: str
+    difference: float
+    low: float
+    high: float
+    least: float = 0.0
+    exact: bool = False
+
+    @property
+    def finding(self) -> Finding:
+        """Whether the comparison holds."""
+        return "holds" if self.low > self.least else "fails" if self.high <= self.least else "open"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper and how to judge it.
+
+    Args:
+        text: the claim in words.
+        judge: finds the evidence for one panel.
+        panels: the panels that it is about; empty for all.
+    """
+
+    text: str
+    judge: Callable[[Tables, str], Sequence[Evidence]]
+    panels: tuple[str, ...] = ()
+
+
+def verdict_of(evidence: Sequence[Evidence]) -> Verdict:
+    """Decide a claim.
+
+    Example:
+        >>> verdict_of([Evidence("a over b", 0.02, 0.01, 0.03), Evidence("a over c", 0.0, -0.01, 0.01)])
+        'partly'
+    """
+    holding = [item.finding == "holds" for item in evidence]
+    return "confirmed" if all(holding) and holding else "partly" if any(holding) else "not confirmed"
+
+
+def interval(values: FloatArray) -> tuple[float, float, float]:
+    """Return the mean and its 95% interval; of a single value, the value.
+
+    Example:
+        >>> [round(x, 3) for x in interval(np.array([1.0, 2.0, 3.0]))]
+        [2.0, -0.484, 4.484]
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean, mean
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half
+
+
+def above(what: str, one: FloatArray, other: FloatArray, *, least: float = 0.0) -> Evidence:
+    """Compare: the one is above the other by more than ``least``."""
+    return Evidence(what, *interval(one - other), least)
+
+
+def alike(what: str, one: FloatArray, other: FloatArray, *, margin: float) -> Evidence:
+    """Compare: the two differ by less than a margin."""
+    mean, low, high = interval(one - other)
+    nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+    return Evidence(
+        f"{what} (margin minus distance)", margin - abs(mean), margin - max(abs(low), abs(high)), margin - nearest
+    )
+
+
+def exactly(what: str, holds: bool) -> Evidence:
+    """Compare: something that is computed, not estimated, is so."""
+    value = 1.0 if holds else -1.0
+    return Evidence(what, value, value, value, exact=True)

@@ -1,0 +1,120 @@
+"""Remark 1: where training ends. Limit points in closed form, beside what the runs of Figs. 4, 6, 7 and 8 reach in their time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from codedfl.experiment import Config
+from codedfl.paper import _fig_coded_samples as fig_coded_samples
+from codedfl.paper import _fig_incentive as fig_incentive
+from codedfl.paper import _fig_stragglers as fig_stragglers
+from codedfl.paper import _fig_tradeoff as fig_tradeoff
+from codedfl.paper._claims import Claim, Evidence, alike, exactly
+from codedfl.paper._drawing import draw_limits
+from codedfl.paper._executor import Outcomes
+from codedfl.paper._figure import Item
+from codedfl.paper._judges import places, rising
+from codedfl.paper._runs import Run
+from codedfl.paper._setups import MNIST, Scope
+from codedfl.paper._tables import Row, Table, Tables, points_table, summary_table
+from codedfl.typing import FloatArray
+
+BUDGET, STRAGGLERS, CODED, REWARD = "privacy budget", "stragglers", "coded samples", "total reward"
+CLOSE = 0.01
+"""An excess loss below this share of the optimum's loss counts as none."""
+
+
+def runs(scope: Scope) -> Sequence[Run]:
+    """Take the runs of other figures whose scheme has a limit in closed form."""
+    task = scope.only(MNIST).name
+    few_stragglers = next(iter(fig_coded_samples.LINES.values()))
+    return [
+        *_some(BUDGET, fig_tradeoff.runs(scope), task, {"SCFL": "SCFL", "DP-CFL": "DP-CFL"}),
+        *_some(STRAGGLERS, fig_stragglers.runs(scope), task, {"SCFL": "SCFL", "FedAvg": "FedAvg"}),
+        *_some(CODED, fig_coded_samples.runs(scope), task, {few_stragglers: "SCFL"}),
+        *_some(REWARD, fig_incentive.runs(scope), fig_incentive.DEFAULT, {fig_incentive.CONTRACT: "SCFL"}),
+    ]
+
+
+def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -> list[Run]:
+    """Take some lines of one panel of a figure, and name them by their schemes."""
+    return [
+        replace(run, panel=panel, series=schemes[run.series])
+        for run in own
+        if run.panel == of and run.series in schemes
+    ]
+
+
+def configs(scope: Scope) -> Sequence[Config]:
+    """Solve for the limit of each of these runs."""
+    return [run.config for run in runs(scope)]
+
+
+def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
+    """Return measured accuracy and that of the limit, and by how much the worst direction grows in the time of the run."""
+    points = Table(
+        [_with_limit(row, limit) for row, limit in zip(points_table(outcomes), outcomes.measured, strict=True)]
+    )
+    limits = summary_table(points.where(stable=True), "limit_accuracy")
+    return {"points": points, "summary": summary_table(points), "limits": limits}
+
+
+def _with_limit(row: Row, limit: Row) -> Row:
+    """Join a run and its limit. To first order, a direction with eigenvalue v changes by exp(-eta v) in a step.
+
+    A model that runs away from the point counts as guessing, as it does when a run diverges.
+    """
+    least = float(limit["least_eigenvalue"])
+    eta = float(row["step_size"]) / float(limit["smoothness"])
+    return {
+        **row,
+        "stable": least > 0,
+        "limit_accuracy": limit["limit_accuracy"] if least > 0 else limit["guessing"],
+        "excess_loss": limit["excess_loss"],
+        "least_eigenvalue": least,
+        "e_foldings": -eta * float(limit["steps"]) * least,
+    }
+
+
+def _of_scfl(tables: Tables, panel: str, column: str) -> dict[float, FloatArray]:
+    """Return a column for each place on the horizontal axis, one value a seed."""
+    points = tables["points"].where(panel=panel, series="SCFL")
+    return {x: points.column(column, x=x) for x in places(tables, panel, "SCFL")}
+
+
+def _converges(tables: Tables, panel: str) -> list[Evidence]:
+    return [
+        exactly(f"at {x:g} the least eigenvalue is {least.min():,.4g}", min(least) > 0)
+        for x, least in _of_scfl(tables, panel, "least_eigenvalue").items()
+    ]
+
+
+def _to_the_optimum(tables: Tables, panel: str) -> list[Evidence]:
+    stable = _of_scfl(tables, panel, "stable")
+    return [
+        alike(f"loss of the limit at {x:g} and of the optimum within {CLOSE:.0%}", excess, 0 * excess, margin=CLOSE)
+        for x, excess in _of_scfl(tables, panel, "excess_loss").items()
+        if stable[x].all()
+    ]
+
+
+def _noise_harms(tables: Tables, panel: str) -> list[Evidence]:
+    limits = [{**row, "accuracy": row["limit_accuracy"]} for row in tables["points"]]
+    return list(rising("SCFL")({"points": Table(limits)}, panel))
+
+
+LIMITS = Item(
+    name="limits",
+    title="Where training ends: limit points in closed form, and what runs reach",
+    place="Remark 1",
+    runs=runs,
+    measured=configs,
+    tables=tables,
+    draw=draw_limits,
+    claims=(
+        Claim("with decreasing steps SCFL converges", _converges),
+        Claim("what it converges to is the optimal linear regression model", _to_the_optimum),
+        Claim("adding stronger noise degrades the learned model", _noise_harms, panels=(BUDGET,)),
+    ),
+)

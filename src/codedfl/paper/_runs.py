@@ -1,0 +1,189 @@
+"""Training runs as data: what a figure asks for, and what is kept of each run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import Any
+
+from codedfl.experiment import Comparison, Config
+from codedfl.paper._setups import Setup, changed
+
+FORMAT = 1
+"""Raised when what a record means has changed, so that older records are not used."""
+
+SERIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "SCFL": ("scfl", {}),
+    "SCFL (b=32)": ("scfl-fixed", {"options.scfl-fixed.batch": 32}),
+    "FedAvg": ("fedavg", {"coding.noise_variance": 0.0}),
+    "DP-CFL": ("dp-cfl", {}),
+    "CodedFedL": ("codedfedl", {"options.codedfedl.noise": True}),
+    "CodedFedL, no noise": ("codedfedl", {"options.codedfedl.noise": False, "coding.noise_variance": 0.0}),
+}
+"""The lines of the figures: a scheme and what belongs to it. What a scheme does not use has one value, so that it is run once."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One point (or curve) of a figure.
+
+    Args:
+        panel: the task, or another name for the panel.
+        series: the line it belongs to.
+        x: where on the horizontal axis.
+        config: the run; its seed is set for every repetition.
+        read_at_s: the simulated time at which the accuracy counts; None for the end.
+    """
+
+    panel: str
+    series: str
+    x: float
+    config: Config
+    read_at_s: float | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.panel, self.series, self.x))
+
+
+def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None = None, **changes: Any) -> Run:
+    """Return the run of a line of a figure on a task, with some parameters changed.
+
+    Example:
+        >>> from codedfl.paper._setups import DIGITS
+        >>> run_of(DIGITS, "FedAvg", training__rounds=3).config.schemes
+        ('fedavg',)
+    """
+    scheme, own = SERIES[series]
+    config = changed(setup.changed(**changes), {**own, "schemes": [scheme]})
+    return Run(setup.name, series, x, config, read_at_s)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One evaluation along a run.
+
+    Args:
+        round: rounds completed.
+        time_s: simulated training time.
+        charged_s: the same with encoding and coded upload charged.
+        accuracy: test accuracy of the model that the scheme returns.
+        last_accuracy: that of the last iterate.
+        gap: training loss above the optimum, a sample.
+    """
+
+    round: int
+    time_s: float
+    charged_s: float
+    accuracy: float
+    last_accuracy: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a run.
+
+    Args:
+        config: the configuration, with seed and step size.
+        status: ``completed`` or ``diverged``.
+        message: what happened, when it did not complete.
+        stragglers: expected share of devices that miss a round.
+        centralised: accuracy of the centralised optimum.
+        dimension: features ``d``.
+        outputs: number of classes ``o``.
+        coded_bytes: coded upload of all devices.
+        training_bytes: received from all devices during training.
+        wall_time_s: real time of the run.
+        curve: evaluations along it.
+    """
+
+    config: dict[str, Any]
+    status: str
+    message: str
+    stragglers: float
+    centralised: float
+    dimension: int
+    outputs: int
+    coded_bytes: float
+    training_bytes: float
+    wall_time_s: float
+    curve: tuple[Point, ...]
+
+    @property
+    def scale(self) -> float:
+        """The step size in units of ``1 / L``."""
+        return float(self.config["learning_rate"]["scale"])
+
+    def at(self, time_s: float | None = None) -> Point:
+        """Return the last evaluation up to a simulated time, the final one by default."""
+        return max((p for p in self.curve if time_s is None or p.time_s <= time_s + 1e-6), key=lambda p: p.round)
+
+    def accuracy(self, time_s: float | None = None) -> float:
+        """Return the accuracy at a simulated time. A run that has diverged has a model that guesses."""
+        value = self.at(time_s).accuracy
+        return 1 / self.outputs if self.status == "diverged" or not math.isfinite(value) else value
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Record:
+        """Keep what matters of a comparison with one scheme."""
+        (outcome,) = comparison.outcomes
+        result, ledger = outcome.result, outcome.result.progress.ledger
+        reference = comparison.evaluator.reference
+        return cls(
+            config=comparison.config.model_dump(mode="json"),
+            status=result.status,
+            message=result.message,
+            stragglers=float(1 - result.prepared.device.arrivals.probability.mean()),
+            centralised=reference.score if reference else math.nan,
+            dimension=comparison.setting.federation.dimension,
+            outputs=comparison.setting.federation.outputs,
+            coded_bytes=float(ledger.coded_bits.sum()) / 8,
+            training_bytes=float(ledger.bits_up.sum()) / 8,
+            wall_time_s=result.progress.wall_time_s,
+            curve=tuple(
+                Point(p.round, p.simulated_time_s, p.everything_charged_s, p.score, p.last_score, p.gap)
+                for p in result.curve
+            ),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Record:
+        """Read what `as_dict` wrote."""
+        return cls(**{**values, "curve": tuple(Point(**point) for point in values["curve"])})
+
+
+def content_key(kind: str, config: Config) -> str:
+    """Return a name for what a configuration determines: equal for equal configurations, wherever the data lies.
+
+    Example:
+        >>> content_key("run", Config()) == content_key("run", Config(data={"data_dir": "/elsewhere"}))
+        True
+        >>> content_key("run", Config()) == content_key("run", Config(seed=1))
+        False
+    """
+    values = config.model_dump(mode="json")
+    values["data"]["data_dir"] = ""
+    text = json.dumps([FORMAT, kind, values], sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def with_seed(config: Config, seed: int) -> Config:
+    """Return the same run with another seed."""
+    return changed(config, {"seed": seed})
+
+
+def with_scale(config: Config, scale: float) -> Config:
+    """Return the same run with a given step size."""
+    return changed(config, {"learning_rate.scale": scale})
+
+
+def with_data_dir(config: Config, folder: str) -> Config:
+    """Return the same run on data that lies elsewhere."""
+    return changed(config, {"data.data_dir": folder})

@@ -1,0 +1,61 @@
+"""Table I: the schemes, read off their own definitions in the code."""
+
+from __future__ import annotations
+
+from codedfl.paper._claims import Claim, Evidence, exactly
+from codedfl.paper._executor import Outcomes
+from codedfl.paper._figure import Item
+from codedfl.paper._setups import Scope
+from codedfl.paper._tables import Row, Table, Tables
+from codedfl.schemes import SCHEMES, make_scheme
+from codedfl.schemes._table import COLUMNS, describe
+from codedfl.training import AllocatedGradient, Idle, Scheme
+
+PRINTED = {
+    "cfl-fb": {"noise": False, "mini_batch": False, "periodical": False},
+    "codedfedl": {"noise": False, "mini_batch": True, "periodical": False},
+    "dp-cfl": {"noise": True},
+    "scfl": {"noise": True, "mini_batch": True, "periodical": True},
+}
+"""What Table I says about the frameworks that can be read off the code. DP-CFL does no federated training, so its entries on that
+("N/A", and no mini-batches) are about how its authors train at the server."""
+
+
+def properties(scheme: Scheme) -> dict[str, bool]:
+    """Return what Table I asks about a scheme."""
+    found = {"noise": scheme.upload is not None and scheme.upload.noise}
+    match scheme.device:
+        case Idle():
+            return found
+        case AllocatedGradient(mini_batches=parts):
+            return found | {"mini_batch": parts > 1, "periodical": False}
+        case _:
+            return found | {"mini_batch": True, "periodical": True}
+
+
+def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
+    """Return the composition of every scheme, and what Table I prints beside what the code does."""
+    schemes = {name: make_scheme(name) for name in SCHEMES}
+    composition: list[Row] = [dict(zip(COLUMNS, describe(scheme), strict=True)) for scheme in schemes.values()]
+    compared: list[Row] = [
+        {"scheme": name, "property": what, "printed": value, "code": properties(schemes[name])[what]}
+        for name, printed in PRINTED.items()
+        for what, value in printed.items()
+    ]
+    return {"schemes": Table(composition), "points": Table([{"panel": "schemes", **row} for row in compared])}
+
+
+def _agrees(tables: Tables, panel: str) -> list[Evidence]:
+    return [
+        exactly(f"{row['scheme']}: {row['property']} is {row['printed']}", row["printed"] == row["code"])
+        for row in tables["points"].where(panel=panel)
+    ]
+
+
+TABLE_SCHEMES = Item(
+    name="table-schemes",
+    title="Comparison of coded federated learning frameworks",
+    place="Table I",
+    tables=tables,
+    claims=(Claim("noise on coded data, mini-batches and periodical aggregation are as the table has them", _agrees),),
+)

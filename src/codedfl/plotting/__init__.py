@@ -1,0 +1,1 @@
+"""Pictures, drawn to PNG without a display."""

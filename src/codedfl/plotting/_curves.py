@@ -1,0 +1,137 @@
+"""The picture of a comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from codedfl.experiment._comparison import Comparison
+from codedfl.plotting._canvas import new_figure, to_png
+from codedfl.training import Evaluation, RunResult
+
+Clock = Literal["training", "everything"]
+Label = tuple[float, str, str]
+"""Height, text and colour of a name at the end of a line."""
+
+DARK = "#333333"
+
+COLOURS = {
+    "fedavg": "#E69F00",
+    "cfl-fb": "#999999",
+    "codedfedl": "#009E73",
+    "dp-cfl": "#CC79A7",
+    "scfl-fixed": "#56B4E9",
+    "scfl": "#0072B2",
+}
+"""Colours that stay apart for colour-blind readers (Okabe and Ito), with the paper's own scheme the strongest."""
+
+AXIS_TITLES = {
+    "training": "simulated training time (s)",
+    "everything": "simulated time with encoding and coded upload charged (s)",
+}
+
+
+def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
+    """Draw score against simulated time, one line a scheme, the centralised optimum dashed.
+
+    Args:
+        comparison: what to draw.
+        clock: ``training`` for the paper's convention, ``everything`` to charge preparation as well.
+
+    Returns:
+        A PNG file.
+    """
+    figure = new_figure(8, 4.8)
+    axes = figure.add_subplot()
+    curves = [(outcome.result, _finite(outcome.result.curve)) for outcome in comparison.outcomes]
+    labels = [_draw_run(axes, result, curve, clock) for result, curve in curves if curve]
+    reference = comparison.evaluator.reference
+    if reference and math.isfinite(reference.score):
+        axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1)
+        labels.append((reference.score, "centralised", DARK))
+    if labels:
+        low, high = _score_limits([curve for _, curve in curves if curve], labels)
+        axes.set_ylim(low, high)
+        _label_ends(axes, labels, low, high)
+    accuracy = comparison.evaluator.metric == "accuracy"
+    if accuracy:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    latest = max(_seconds(result.final, clock) for result, _ in curves)
+    axes.set_xlim(0, latest or comparison.setting.deadline_s)
+    axes.set_xlabel(AXIS_TITLES[clock])
+    axes.set_ylabel("test accuracy" if accuracy else "test R²")
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    setting = comparison.setting
+    axes.set_title(
+        f"{comparison.config.data.dataset}: {setting.federation.devices} devices, "
+        f"{setting.timing().straggler_ratio(1):.0%} of them late in a round",
+        loc="left",
+        fontsize=11,
+        parse_math=False,  # a dollar in the name of a file is a dollar
+    )
+    return to_png(figure)
+
+
+def _finite(curve: Sequence[Evaluation]) -> list[Evaluation]:
+    """Leave out what cannot be drawn: a model that overflowed, an R2 of a single test row."""
+    return [point for point in curve if math.isfinite(point.score)]
+
+
+def _draw_run(axes: Axes, result: RunResult, curve: Sequence[Evaluation], clock: Clock) -> Label:
+    """Draw one learning curve and return the label for its end."""
+    name = result.scheme.name
+    colour = COLOURS.get(name, DARK)
+    times = [_seconds(point, clock) for point in curve]
+    strong = name == "scfl"
+    axes.plot(
+        times,
+        [point.score for point in curve],
+        color=colour,
+        linewidth=2.6 if strong else 1.6,
+        zorder=3 if strong else 2,
+    )
+    suffix = " (diverged)" if result.status == "diverged" else ""
+    return curve[-1].score, f"{result.scheme.title}{suffix}", colour
+
+
+def _seconds(point: Evaluation, clock: Clock) -> float:
+    return point.simulated_time_s if clock == "training" else point.everything_charged_s
+
+
+def _score_limits(curves: Sequence[Sequence[Evaluation]], labels: list[Label]) -> tuple[float, float]:
+    """Choose a range that shows where the schemes differ: the steep start may be cut off, the ends and the best never are."""
+    ends = [end for end, _, _ in labels]
+    high = max([*ends, *(point.score for curve in curves for point in curve)])
+    early = min([*ends, *(curve[len(curve) // 20].score for curve in curves)])
+    low = min([*ends, max(early, high - 5 * max(high - min(ends), 0.01))])
+    margin = 0.04 * max(high - low, 1e-3)
+    return low - margin, high + margin
+
+
+def _label_ends(axes: Axes, labels: list[Label], low: float, high: float) -> None:
+    """Name every line at its right end, names moved apart just so far that they do not overlap."""
+    spacing = 0.06 * (high - low)
+    ordered = sorted(labels)
+    ends = [score for score, _, _ in ordered]
+    heights = ends.copy()
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + spacing)
+    shift = sum(height - end for height, end in zip(heights, ends, strict=True)) / max(len(ends), 1)
+    for height, (end, text, colour) in zip(heights, ordered, strict=True):
+        axes.annotate(
+            text,
+            xy=(1.0, end),
+            xycoords=("axes fraction", "data"),
+            xytext=(1.04, height - shift),
+            textcoords=("axes fraction", "data"),
+            va="center",
+            color=colour,
+            fontsize=9.5,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.6, "shrinkB": 0},
+        )

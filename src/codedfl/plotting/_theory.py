@@ -1,0 +1,142 @@
+"""The picture of a theory report."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from codedfl.experiment._theory import TheoryReport
+from codedfl.experiment._theory_points import Knob, Point
+from codedfl.plotting._canvas import new_figure, to_png
+
+DARK, RED, BLUE, GREY = "#333333", "#D55E00", "#0072B2", "#999999"
+
+TERMS = {
+    "bias_of_code": ("bias of the coded data", "#D55E00"),
+    "bias_of_drift": ("bias of local steps", "#CC79A7"),
+    "projection": ("projection", "#E69F00"),
+    "drift": ("drift squared", "#F0A3C8"),
+    "noise": ("noise", "#0072B2"),
+    "noise_and_data": ("noise and data", "#56B4E9"),
+    "arrivals": ("arrivals", "#009E73"),
+    "device_batches": ("batches of devices", "#7FCDBB"),
+    "server_batches": ("batches of the server", "#8C6BB1"),
+    "label_noise": ("label noise", "#A6761D"),
+    "initial_distance": ("initial distance", "#000000"),
+}
+"""Label and colour of every term of the corrected bound."""
+
+KNOBS: dict[Knob, str] = {
+    "noise_variance": "noise variance of a device, σ²",
+    "coded_samples": "coded samples, c",
+    "local_steps": "local steps, τ",
+    "stragglers": "share of late devices, mean of 1 - p",
+}
+
+
+def draw_theory(report: TheoryReport) -> bytes:
+    """Draw the measured gap against the bounds, the trade-off with privacy, and the terms against four parameters.
+
+    Returns:
+        A PNG file.
+    """
+    figure = new_figure(15, 9)
+    grid = figure.add_gridspec(2, 4, height_ratios=(1.1, 1))
+    _draw_gap(figure.add_subplot(grid[0, :2]), report)
+    _draw_tradeoff(figure.add_subplot(grid[0, 2:]), report)
+    panels: list[Axes] = []
+    for column, (knob, title) in enumerate(KNOBS.items()):
+        panels.append(figure.add_subplot(grid[1, column], sharey=panels[0] if panels else None))
+        _draw_terms(panels[-1], report.sensitivity[knob], knob)
+        panels[-1].axvline(_configured(report, knob), color=GREY, linewidth=0.8, zorder=0)
+        panels[-1].set_xlabel(title)
+    panels[0].set_ylabel("terms of the corrected bound, a sample")
+    # The bound explodes with devices that never arrive; what it is elsewhere should still be seen.
+    at_run = sum(
+        report.sensitivity["noise_variance"][len(report.sensitivity["noise_variance"]) // 2].corrected.values()
+    )
+    panels[0].set_ylim(at_run * 1e-11, at_run * 1e3)
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+        axes.set_axisbelow(True)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=9, frameon=False)
+    return to_png(figure)
+
+
+def _draw_gap(axes: Axes, report: TheoryReport) -> None:
+    rounds = np.arange(1, report.result.final.round + 1)
+    for reading, colour, label in (
+        ("corrected", RED, "Theorem 1, corrected"),
+        ("printed", GREY, "Theorem 1, as printed"),
+    ):
+        total = report.bounds[reading].total / report.samples  # type: ignore[index]
+        positive = np.where(total > 0, total, np.nan)
+        axes.plot(rounds, positive, color=colour, linewidth=1.8, label=label)
+    measured = np.array(report.measured)
+    axes.plot(measured[:, 0], measured[:, 1], color=BLUE, linewidth=2.6, label="measured")
+    drawn = report.drawn_limit
+    if drawn is not None and drawn.stable and drawn.gap > 0:
+        axes.axhline(
+            drawn.gap / report.samples, color=BLUE, linestyle="--", linewidth=1, label="limit of this coded data"
+        )
+    if report.limit is not None and report.limit.total() > 0:
+        axes.axhline(
+            report.limit.total() / report.samples, color=DARK, linestyle=":", linewidth=1.2, label="limit as predicted"
+        )
+    axes.axhline(report.gap_at_start, color=GREY, linestyle="-.", linewidth=1, label="first model")
+    axes.set_yscale("log")
+    axes.set_xlim(0, rounds[-1])
+    axes.set_xlabel("rounds")
+    axes.set_ylabel("optimality gap, a sample")
+    axes.legend(fontsize=9, frameon=False, loc="center right")
+    axes.set_title(
+        f"{report.comparison.config.data.dataset}: gap of SCFL, measured and bounded",
+        loc="left",
+        fontsize=11,
+        parse_math=False,
+    )
+
+
+def _draw_tradeoff(axes: Axes, report: TheoryReport) -> None:
+    bits = [point.value for point in report.tradeoff]
+    lines = (
+        (RED, "-", "bound, corrected", [sum(point.corrected.values()) for point in report.tradeoff]),
+        (GREY, "-", "bound, as printed", [point.printed for point in report.tradeoff]),
+        (DARK, ":", "floor of the coded data, predicted", [point.floor for point in report.tradeoff]),
+    )
+    for colour, style, label, values in lines:
+        positive = np.where(np.array(values) > 0, values, np.nan)
+        axes.plot(bits, positive, style, color=colour, linewidth=1.8, label=label)
+    axes.axhline(report.gap_at_start, color=GREY, linestyle="-.", linewidth=1, label="first model")
+    axes.set_yscale("log")
+    axes.set_xlabel("privacy budget of every device: MI-DP of an entry, bits")
+    axes.set_ylabel("optimality gap, a sample")
+    axes.legend(fontsize=9, frameon=False, loc="center right")
+    axes.set_title("what privacy costs", loc="left", fontsize=11)
+
+
+def _draw_terms(axes: Axes, points: list[Point], knob: Knob) -> None:
+    values = [point.value for point in points]
+    for name, (label, colour) in TERMS.items():
+        heights = np.array([point.corrected[name] for point in points])
+        axes.plot(values, np.where(heights > 0, heights, np.nan), color=colour, linewidth=1.3, label=label)
+    total = [sum(point.corrected.values()) for point in points]
+    axes.plot(values, total, color=DARK, linewidth=2.4, label="corrected bound")
+    axes.plot(values, [point.floor for point in points], ":", color=DARK, linewidth=1.6, label="floor, predicted")
+    axes.set_yscale("log")
+    if knob in ("noise_variance", "coded_samples"):
+        axes.set_xscale("log")
+
+
+def _configured(report: TheoryReport, knob: Knob) -> float:
+    """Return the value of a parameter that the run had."""
+    round = report.round
+    values: dict[Knob, float] = {
+        "noise_variance": float(np.mean(round.noise_variance)),
+        "coded_samples": float(round.coded_samples),
+        "local_steps": float(round.local_steps),
+        "stragglers": float(np.mean(1 - round.arrival_probability)),
+    }
+    return values[knob]

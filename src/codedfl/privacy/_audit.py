@@ -1,0 +1,181 @@
+"""An audit of one device: what its coded upload reveals, in numbers and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codedfl.coding import Rows
+from codedfl.privacy._accountant import PrivacyAccountant
+from codedfl.privacy._attack import AttackResult, attack_error
+from codedfl.privacy._interference import MiDpBudget, mi_dp_of_device
+from codedfl.privacy._label_audit import LabelLeakage, label_leakage
+from codedfl.typing import FloatArray
+
+LITTLE_PRIVACY = 20.0
+"""An epsilon above which (epsilon, delta) differential privacy promises next to nothing: e^20 is half a billion."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """How devices encode, as far as privacy goes.
+
+    Args:
+        coded_samples: ``c``.
+        noise_variance: ``sigma_i^2`` of this device.
+        label_noise_variance: ``sigma_Y^2`` of this device.
+        clip_norm: ``B``, to which samples are clipped; None if they are not.
+        sum_noise_variance: noise in the sum of all devices' coded features.
+        sum_label_noise_variance: noise in the sum of all devices' coded labels.
+    """
+
+    coded_samples: int
+    noise_variance: float
+    label_noise_variance: float
+    clip_norm: float | None
+    sum_noise_variance: float
+    sum_label_noise_variance: float
+
+
+@dataclass(frozen=True)
+class DeviceAudit:
+    """What one device's upload reveals.
+
+    Args:
+        name: of the device.
+        samples: ``l_i``.
+        largest_norm: of its samples' features, before clipping.
+        largest_entry: of its features in magnitude, before clipping.
+        norm_bound: ``B`` of the worst-case numbers: the clipping norm, or without clipping the largest norm in the data, and then
+            the numbers are no guarantee.
+        mi_dp: bits for one entry: as printed, corrected for this data, and for all data.
+        epsilon_features: worst case at ``delta`` for the coded features, if no labels were coded with them.
+        epsilon: worst case for features and labels as they are uploaded, if the server sees this upload.
+        epsilon_in_sum: the same if the server sees only the sum of all uploads.
+        labels: what the coded labels tell; None for a regression.
+        attack: what a reconstruction attack achieves; None if it was left out or there is only one sample.
+        warnings: what is unsafe, in plain words.
+    """
+
+    name: str
+    samples: int
+    largest_norm: float
+    largest_entry: float
+    norm_bound: float
+    mi_dp: MiDpBudget
+    epsilon_features: float
+    epsilon: float
+    epsilon_in_sum: float
+    labels: LabelLeakage | None
+    attack: AttackResult | None
+    warnings: tuple[str, ...]
+
+
+def audit_device(
+    name: str,
+    features: FloatArray,
+    labels: FloatArray,
+    upload: Upload,
+    *,
+    classification: bool,
+    delta: float = 1e-5,
+    known_ratio: float | None = 0.9,
+    rng: np.random.Generator,
+) -> DeviceAudit:
+    """Audit the upload of one device.
+
+    Args:
+        name: of the device.
+        features: ``X_i``, (l, d).
+        labels: ``Y_i``, (l, o).
+        upload: how the device encodes.
+        classification: whether the labels are one-hot classes.
+        delta: of the (epsilon, delta) guarantees.
+        known_ratio: share of the device's samples that the attacker knows already; None to leave the attack out.
+        rng: the source of the uploads that are attacked.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, Y = rng.uniform(-0.5, 0.5, (40, 3)), np.eye(2)[[0] * 40]
+        >>> audit = audit_device("phone", X, Y, Upload(100, 0.5, 0.0, None, 10.0, 0.0), classification=True, rng=rng)
+        >>> audit.labels.single_class, len(audit.warnings)
+        (True, 3)
+    """
+    encoded = Rows(features, labels)
+    if upload.clip_norm is not None:
+        encoded = encoded.clipped(upload.clip_norm)
+    X = encoded.joined()[:, : features.shape[1]].astype(np.float64)
+    norms = np.linalg.norm(features, axis=1)
+    bound = upload.clip_norm or float(norms.max()) or 1.0
+    label_bound = float(np.linalg.norm(labels, axis=1).max()) or 1.0
+
+    def epsilon(noise: float, label_noise: float | None) -> float:
+        return PrivacyAccountant(
+            coded_samples=upload.coded_samples,
+            noise_variance=noise,
+            delta=delta,
+            norm_bound=bound,
+            label_noise_variance=label_noise,
+            label_norm_bound=label_bound,
+        ).epsilon
+
+    attack = None
+    if known_ratio is not None and np.count_nonzero(norms) > 1:
+        attack = attack_error(X, known_ratio, upload.coded_samples, upload.noise_variance, rng)
+    leakage = None
+    if classification:
+        leakage = label_leakage(
+            features,
+            labels,
+            upload.coded_samples,
+            upload.noise_variance,
+            upload.label_noise_variance,
+            rng,
+            upload.clip_norm,
+        )
+    audit = DeviceAudit(
+        name=name,
+        samples=len(features),
+        largest_norm=float(norms.max()),
+        largest_entry=float(np.abs(features).max()),
+        norm_bound=bound,
+        mi_dp=mi_dp_of_device(X, upload.coded_samples, upload.noise_variance),
+        epsilon_features=epsilon(upload.noise_variance, None),
+        epsilon=epsilon(upload.noise_variance, upload.label_noise_variance),
+        epsilon_in_sum=epsilon(upload.sum_noise_variance, upload.sum_label_noise_variance),
+        labels=leakage,
+        attack=attack,
+        warnings=(),
+    )
+    return replace(audit, warnings=tuple(_warnings(audit, upload, features.shape[1])))
+
+
+def _warnings(audit: DeviceAudit, upload: Upload, dimension: int) -> Iterator[str]:
+    """Say in plain words what is unsafe; without this device's numbers, so that devices with the same trouble can be grouped."""
+    if upload.noise_variance == 0:
+        if audit.samples < dimension:
+            yield (
+                "no noise and fewer samples than features, so that the upload gives away the space that the samples span exactly;"
+                " set coding.noise_variance"
+            )
+        else:
+            yield "no noise, so that nothing bounds what the upload gives away; set coding.noise_variance"
+    if audit.labels is not None and upload.label_noise_variance == 0:
+        what = "which single class it has" if audit.labels.single_class else "which classes it has and their means"
+        yield f"labels are coded without noise, so that the upload shows {what}; set coding.label_noise_variance"
+    if audit.largest_entry > 1 + 1e-6:
+        yield "features exceed [-1, 1], for which the MI-DP budgets hold; set features.scaling"
+    if upload.clip_norm is None:
+        yield (
+            "samples are not clipped, so that the epsilons are for this data's own largest norm and no guarantee; set"
+            " coding.clip_norm"
+        )
+    if audit.epsilon_features > LITTLE_PRIVACY and upload.noise_variance > 0:
+        yield (
+            f"epsilon is above {LITTLE_PRIVACY:g} even for the features alone, which promises next to nothing in the worst case;"
+            " more noise, fewer coded samples or a smaller clipping norm lower it"
+        )
+    if audit.attack is not None and audit.attack.feasible_error < 0.5 * audit.attack.baseline_error:
+        yield "an attacker who knows most of the samples reconstructs the others with less than half the error of guessing"

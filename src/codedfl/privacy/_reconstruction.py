@@ -1,0 +1,157 @@
+"""What an attacker who knows some rows of a dataset can tell about the others from its coded version (Fig. r1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from codedfl._validation import require_at_least, require_non_negative
+from codedfl.errors import InputError
+from codedfl.privacy._matching import procrustes
+from codedfl.privacy._matrices import require_matrix, require_same_columns
+from codedfl.typing import FloatArray
+
+RIDGE = 1e-9
+"""Least eigenvalue of ``Sigma_K``, as a share of all energy: less noise than that cannot be told from rounding."""
+
+TRACY_WIDOM_99 = 2.0234
+"""The 99% quantile of the Tracy-Widom law (beta = 1), which the largest eigenvalue of pure noise follows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """What coded data and known rows say about the unknown rows ``X_U``, without any oracle.
+
+    The coded data depend on ``X_U`` through its Gram matrix alone: a factor ``A`` of that is all there is to find, and
+    ``X_U ~ R A`` with a rotation ``R`` (R^T R = I) that has to come from elsewhere.
+
+    Args:
+        factor: ``A``, (r, d) with ``A^T A ~ X_U^T X_U`` and r at most the number of unknown rows; strongest first.
+        strengths: ``z^T Sigma_K^-1 z`` of the directions found, estimated, (r,); without noise in them, each is
+            ``x^T Sigma_K^-1 x`` when a single row is unknown.
+        threshold: ``sqrt(p / c)``, the strength below which a direction cannot be told from chance.
+        ridge: what was added to the diagonal of ``Sigma_K`` to make it invertible; 0 where noise or data do that.
+        unknown_count: rows of ``X_U``.
+        known_mean: mean of the known rows, (d,).
+    """
+
+    factor: FloatArray
+    strengths: FloatArray
+    threshold: float
+    ridge: float
+    unknown_count: int
+    known_mean: FloatArray
+
+    @property
+    def gram(self) -> FloatArray:
+        """``A^T A``, the estimate of ``X_U^T X_U``, (d, d)."""
+        return self.factor.T @ self.factor
+
+    def rotate_to(self, target: FloatArray) -> FloatArray:
+        """Return rows ``R A + (I - R R^T) 1 m^T``, turned as close to some target rows as a rotation can (Procrustes).
+
+        ``R = argmin ||T - R A||_F`` over ``R^T R = I``. With the truth as target that is an oracle, and the ceiling of what
+        leaks; an attacker has to use rows that look like it. Where fewer directions than rows were found (r below
+        ``unknown_count``), the rest is filled in with the mean ``m`` of the known rows; with nothing found, the rows are the
+        baseline itself.
+
+        Args:
+            target: (unknown_count, d).
+        """
+        require_matrix("target", target)
+        require_same_columns("target", target, "the reconstruction", self.factor)
+        if len(target) != self.unknown_count:
+            raise InputError(f"target has {len(target)} rows but {self.unknown_count} are unknown: give one for each.")
+        rotation = procrustes(self.factor, target)
+        unexplained = 1 - rotation @ rotation.sum(axis=0)
+        return rotation @ self.factor + np.outer(unexplained, self.known_mean)
+
+
+def reconstruct(
+    coded_features: FloatArray, known: FloatArray, unknown_count: int, noise_variance: float
+) -> Reconstruction:
+    """Estimate the Gram matrix of unknown rows from coded data and the rows that are known.
+
+    Rows of ``X~`` are independent ``N(0, Sigma_K + X_U^T X_U)``, ``Sigma_K = X_K^T X_K + sigma^2 I``. So the whitened second
+    moment ``Sigma_K^-1/2 (X~^T X~ / c) Sigma_K^-1/2`` is the identity, up to sampling error, plus a term of rank at most
+    the number of unknown rows. This is a spiked covariance, in which a direction of strength ``s`` (eigenvalue 1 + s of
+    the expectation) shows, with ``g = p / c`` and p dimensions of noise, iff ``s > sqrt(g)``:
+
+    - chance alone gives eigenvalues up to the Marchenko-Pastur edge ``(1 + sqrt(g))^2``, not up to 1, and a little beyond (the
+      Tracy-Widom law). Kept are the eigenpairs above what chance alone passes in 1% of cases, at most
+      ``unknown_count``; more would be noise, which an oracle's rotation then overfits.
+    - a kept eigenvalue overshoots, ``lambda = (1 + s)(1 + g / s)``, and its eigenvector has a squared cosine of only
+      ``(1 - g / s^2) / (1 + g / s)`` with the true one. The factor gets ``s`` times that: the least squared error of the
+      (whitened) Gram matrix. Both corrections vanish as c grows.
+
+    Without noise, and with fewer known rows than columns or columns of zeros, ``Sigma_K`` is singular: it is then lifted by a
+    ridge of ``RIDGE`` times the energy in known and coded rows. Only unknown rows reach the lifted directions, so that
+    they are found with any c, and the noise has ``p = rank(X_K)`` dimensions instead of d.
+
+    Args:
+        coded_features: ``X~``, (c, d).
+        known: ``X_K``, (k, d).
+        unknown_count: rows of ``X_U``.
+        noise_variance: ``sigma^2``, known to the server.
+
+    Returns:
+        The factor of the Gram matrix, and how much of it stands out.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, G = rng.standard_normal((50, 8)), rng.standard_normal((10_000, 50))
+        >>> found = reconstruct(G @ X, known=X[1:], unknown_count=1, noise_variance=0.0)
+        >>> found.factor.shape, bool(found.strengths[0] > found.threshold)
+        ((1, 8), True)
+
+    References:
+        Donoho, Gavish, Johnstone, "Optimal shrinkage of eigenvalues in the spiked covariance model", Annals of Statistics 2018.
+    """
+    _check(coded_features, known, unknown_count, noise_variance)
+    (c, d), rows, coded = coded_features.shape, known.astype(np.float64), coded_features.astype(np.float64, copy=False)
+    moment, covariance = coded.T @ coded / c, rows.T @ rows
+    floor = RIDGE * (np.trace(moment) + np.trace(covariance))
+    ridge, dimensions = 0.0, d
+    if noise_variance < floor:
+        values = scipy.linalg.eigvalsh(covariance)
+        dimensions = int(np.sum(values > floor))
+        ridge = floor if dimensions < d else 0.0
+    covariance[np.diag_indices(d)] += noise_variance + ridge
+    root = scipy.linalg.cholesky(covariance, lower=True)
+    half = scipy.linalg.solve_triangular(root, moment, lower=True)
+    whitened = scipy.linalg.solve_triangular(root, half.T, lower=True)
+    noise = dimensions / c
+    values, vectors = scipy.linalg.eigh(whitened, driver="evr", subset_by_value=(_noise_edge(c, dimensions), np.inf))
+    kept = slice(None, -min(unknown_count, d) - 1, -1)
+    strengths = _strengths(values[kept], noise)
+    weights = strengths * (1 - noise / strengths**2) / (1 + noise / strengths)
+    factor = np.sqrt(np.maximum(weights, 0.0))[:, None] * (root @ vectors[:, kept]).T
+    return Reconstruction(factor, strengths, float(np.sqrt(noise)), ridge, unknown_count, rows.mean(axis=0))
+
+
+def _noise_edge(c: int, dimensions: int) -> float:
+    """Return what the largest eigenvalue of noise stays below with probability 0.99 (Johnstone, Annals of Statistics 2001)."""
+    if dimensions == 0:
+        return 1.0
+    roots = np.sqrt(c) + np.sqrt(dimensions)
+    spread = roots / c * (1 / np.sqrt(c) + 1 / np.sqrt(dimensions)) ** (1 / 3)
+    return float(roots**2 / c + TRACY_WIDOM_99 * spread)
+
+
+def _strengths(eigenvalues: FloatArray, noise: float) -> FloatArray:
+    """Solve ``lambda = (1 + s)(1 + g / s)`` for the larger ``s``."""
+    excess = eigenvalues - 1 - noise
+    strengths: FloatArray = (excess + np.sqrt(np.maximum(excess**2 - 4 * noise, 0.0))) / 2
+    return strengths
+
+
+def _check(coded_features: FloatArray, known: FloatArray, unknown_count: int, noise_variance: float) -> None:
+    require_matrix("coded_features", coded_features)
+    require_matrix("known", known)
+    require_same_columns("coded_features", coded_features, "known", known)
+    require_at_least("unknown_count", unknown_count, 1)
+    require_non_negative("noise_variance", noise_variance)
+    if not coded_features.any():
+        raise InputError("coded_features = 0 in every entry: there is nothing to reconstruct.")

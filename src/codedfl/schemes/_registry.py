@@ -1,0 +1,58 @@
+"""All schemes by name. A new scheme is a new file and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pydantic import ValidationError, validate_call
+
+from codedfl._messages import did_you_mean
+from codedfl.errors import InputError
+from codedfl.schemes._cfl_fb import cfl_fb
+from codedfl.schemes._codedfedl import codedfedl
+from codedfl.schemes._dp_cfl import dp_cfl
+from codedfl.schemes._fedavg import fedavg
+from codedfl.schemes._scfl import scfl, scfl_fixed
+from codedfl.training import Scheme
+
+SCHEMES: Mapping[str, Callable[..., Scheme]] = {
+    "fedavg": fedavg,
+    "cfl-fb": cfl_fb,
+    "codedfedl": codedfedl,
+    "dp-cfl": dp_cfl,
+    "scfl-fixed": scfl_fixed,
+    "scfl": scfl,
+}
+
+
+def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Scheme:
+    """Build a scheme by name.
+
+    Args:
+        name: a key of `SCHEMES`.
+        options: the arguments of its builder that differ from their defaults.
+
+    Raises:
+        InputError: if there is no such scheme, option or value.
+
+    Example:
+        >>> make_scheme("scfl", {"batch": 16}).title
+        'SCFL (b=16)'
+        >>> make_scheme("sclf")
+        Traceback (most recent call last):
+        codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl. \
+Did you mean 'scfl'?
+    """
+    if name not in SCHEMES:
+        raise InputError(
+            f"schemes: there is no {name!r}, only {', '.join(SCHEMES)}.{did_you_mean(name, list(SCHEMES))}"
+        )
+    try:
+        return validate_call(SCHEMES[name])(**(options or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][:1])
+        problem = "there is no such option" if first["type"] == "unexpected_keyword_argument" else first["msg"].lower()
+        raise InputError(
+            f"options.{name}.{field} = {first['input']!r}: {problem}; `codedfl config` lists the options of each scheme."
+        ) from error

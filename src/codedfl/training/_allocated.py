@@ -1,0 +1,134 @@
+"""Gradients over an allocated load: what devices compute in CFL-FB and CodedFedL."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from codedfl._validation import require_at_least
+from codedfl.coding import Rows
+from codedfl.errors import InputError
+from codedfl.fleet import Arrivals, Attendance, FixedBatchArrivals, allocate, optimal_loads
+from codedfl.streams import Streams
+from codedfl.training._devices import DevicePlan
+from codedfl.training._setting import Setting
+from codedfl.training._work import Work
+from codedfl.typing import FloatArray, IntArray
+
+
+def mini_batch_of(round: int, mini_batches: int, streams: Streams) -> int:
+    """Return the mini-batch of a round, the same for all devices and the server."""
+    return int(streams.at("mini-batch", round=round).integers(mini_batches))
+
+
+@dataclass(frozen=True)
+class AllocatedGradient:
+    """One full gradient a round over the points that the load allocation gives to the device.
+
+    Every device's data is cut into ``mini_batches`` parts once. Of each part the device processes the ``l_i*`` points that
+    maximise its expected return before the deadline, always the same ones; the coded data covers the rest. The gradient of a
+    mini-batch is scaled by their number, so that it stands for all data.
+
+    Args:
+        mini_batches: 1 for CFL-FB (full batch), more for CodedFedL.
+        deadline: ``fixed`` to use the round's ``T``; ``free`` for the least deadline at which the expected return of devices
+            and server together reaches the size of a mini-batch.
+    """
+
+    mini_batches: int = 1
+    deadline: Literal["fixed", "free"] = "fixed"
+
+    def __post_init__(self) -> None:
+        require_at_least("mini_batches", self.mini_batches, 1)
+
+    def plan(self, setting: Setting) -> DevicePlan:
+        """Solve the load allocation and cut the data."""
+        if not setting.code.uploading.all():
+            raise InputError(
+                "CFL-FB and CodedFedL need parity data of every device, but some take no part in the upload: leave these"
+                " schemes out."
+            )
+        batches = min(self.mini_batches, setting.code.coded_samples)
+        cuts = tuple(
+            tuple(np.array_split(setting.streams.at("allocation", device=i).permutation(samples), batches))
+            for i, samples in enumerate(setting.federation.samples)
+        )
+        sizes = np.array([[len(part) for part in parts] for parts in cuts])
+        coded = setting.code.coded_samples // batches + (np.arange(batches) < setting.code.coded_samples % batches)
+        timing = setting.timing(local_steps=1)
+        allocation = allocate(
+            timing,
+            sizes.max(axis=1),
+            server_mac_rate=setting.server_mac_rate,
+            coded_samples=int(coded.max()),
+            deadline=self.deadline,
+        )
+        timing = replace(timing, deadline_s=allocation.deadline_s)
+        per_batch = tuple(
+            FixedBatchArrivals(timing, optimal_loads(timing, sizes[:, j]), setting.streams) for j in range(batches)
+        )
+        # Rows that the server has no time for are never made: they would cost upload and privacy for nothing.
+        coded_rows = tuple(int(rows) for rows in np.minimum(coded, max(allocation.server_load, 1)))
+        return _AllocatedPlan(setting, cuts, _MiniBatchArrivals(setting, per_batch), coded_rows)
+
+
+@dataclass(frozen=True)
+class _MiniBatchArrivals:
+    setting: Setting
+    per_batch: tuple[FixedBatchArrivals, ...]
+
+    @property
+    def duration_s(self) -> float:
+        return self.per_batch[0].duration_s
+
+    @cached_property
+    def probability(self) -> FloatArray:
+        """Arrival probability, averaged over the mini-batches."""
+        mean: FloatArray = np.mean([arrivals.probability for arrivals in self.per_batch], axis=0)
+        return mean
+
+    def attend(self, round: int) -> Attendance:
+        everyone = self.per_batch[mini_batch_of(round, len(self.per_batch), self.setting.streams)]
+        return self.setting.asking(everyone).attend(round)
+
+
+@dataclass(frozen=True)
+class _AllocatedPlan:
+    setting: Setting
+    cuts: tuple[tuple[IntArray, ...], ...]
+    arrivals_by_batch: _MiniBatchArrivals
+    coded_rows: tuple[int, ...]
+    local_steps: int = 1
+    broadcasts: bool = True
+    coded_for_all: bool = False
+
+    @property
+    def arrivals(self) -> Arrivals:
+        return self.arrivals_by_batch
+
+    @property
+    def work_key(self) -> Hashable:
+        """Shared only with itself, by runs that differ in the step size."""
+        return id(self)
+
+    def uncovered(self, device: int, batch: int) -> Rows:
+        """Weight a point by ``sqrt(1 - P(T_i <= t*))`` if the device processes it, else by 1: over ``G``, the sum is unbiased."""
+        part, arrivals = self.cuts[device][batch], self.arrivals_by_batch.per_batch[batch]
+        weights = np.ones(len(part))
+        weights[: arrivals.batch_sizes[device]] = np.sqrt(1.0 - arrivals.probability[device])
+        rows = self.setting.rows(device)
+        return Rows(rows.features, rows.labels, weights, chosen=part)
+
+    def work(self, device: int, round: int, batch_size: int) -> Work:
+        mini_batches = len(self.coded_rows)
+        batch = mini_batch_of(round, mini_batches, self.setting.streams)
+        processed = self.cuts[device][batch][:batch_size]
+        rows = self.setting.rows(device)
+        return Work(rows.features, rows.labels, [processed], scale=mini_batches)
+
+    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
+        return self.work(device, round, batch_size).update(model, step_size)

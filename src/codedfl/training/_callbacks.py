@@ -1,0 +1,96 @@
+"""Callbacks: progress, checkpoints and recording hang on the round loop instead of living in it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import numpy as np
+
+from codedfl.training._result import Evaluation, Progress, RunResult, Status
+
+
+class StopTraining(Exception):  # noqa: N818 (a request, not an error)
+    """Raised by a callback to end a run after the current round, with the results so far kept.
+
+    Args:
+        message: why.
+        status: what the result will say.
+    """
+
+    def __init__(self, message: str, status: Status = "interrupted") -> None:
+        super().__init__(message)
+        self.status: Status = status
+
+
+class Callback:
+    """Does nothing; subclasses override what they need."""
+
+    def on_start(self, progress: Progress, rounds: int) -> None:
+        """Run before the first round (of this sitting)."""
+
+    def on_round(self, progress: Progress) -> None:
+        """Run after every round; may raise `StopTraining`."""
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Run after every evaluation."""
+
+    def on_end(self, result: RunResult) -> None:
+        """Run once at the end, however the run ended."""
+
+
+class StopOnDivergence(Callback):
+    """Ends the run when the model is no longer finite or the training loss exceeds a limit.
+
+    Args:
+        loss_limit: largest loss (for one sample) that still counts as training.
+    """
+
+    def __init__(self, loss_limit: float) -> None:
+        self.loss_limit = loss_limit
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Compare the loss of the last iterate with the limit; written so that NaN counts as divergence."""
+        if not evaluation.last_loss <= self.loss_limit:
+            raise StopTraining(f"diverged (training loss {evaluation.last_loss:.3g} a sample)", "diverged")
+
+    def on_round(self, progress: Progress) -> None:
+        """Look for overflow."""
+        if not np.isfinite(progress.state.model).all():
+            raise StopTraining("diverged (the model is no longer finite)", "diverged")
+
+
+class StopOnInterrupt(Callback):
+    """Ends the run after the current round once Ctrl-C was pressed; a second Ctrl-C interrupts at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def on_round(self, progress: Progress) -> None:  # noqa: ARG002
+        """Stop if asked to."""
+        if self.requested:
+            raise StopTraining("stopped by the user")
+
+    @contextmanager
+    def listening(self) -> Iterator[StopOnInterrupt]:
+        """Listen for Ctrl-C and for a polite kill (SIGTERM) while in the ``with`` block; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def request(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+            if self.requested:
+                raise KeyboardInterrupt
+            self.requested = True
+
+        try:
+            for number in before:
+                signal.signal(number, request)
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,71 @@
+"""Everything is charged: seconds, bits and MACs, for every party, in named columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from codedfl.fleet import Attendance
+from codedfl.training._scheme import PreparedScheme
+from codedfl.training._uploads import UploadCost
+from codedfl.typing import FloatArray
+
+
+@dataclass
+class Ledger:
+    """Running totals of one scheme.
+
+    Args:
+        bits_up: received from each device during training, (N,).
+        bits_late: sent by each device but cut off by the deadline, (N,).
+        bits_down: models downloaded by each device, (N,).
+        device_macs: training arithmetic on each device, (N,).
+        server_macs: training arithmetic at the server.
+        arrivals: updates that arrived, over all rounds.
+        rounds: rounds charged.
+        upload: the one-shot coded upload, or None.
+    """
+
+    bits_up: FloatArray
+    bits_late: FloatArray
+    bits_down: FloatArray
+    device_macs: FloatArray
+    server_macs: float = 0.0
+    arrivals: int = 0
+    rounds: int = 0
+    upload: UploadCost | None = field(default=None)
+
+    @classmethod
+    def opened(cls, prepared: PreparedScheme) -> Ledger:
+        """Open the books of a scheme with its upload charged."""
+        up, late, down, macs = np.zeros((4, prepared.setting.federation.devices))
+        return cls(up, late, down, macs, upload=prepared.upload_cost)
+
+    def charge(self, prepared: PreparedScheme, round: int, attendance: Attendance) -> None:
+        """Charge one round."""
+        workload = prepared.setting.workload(prepared.device.local_steps)
+        self.rounds += 1
+        self.arrivals += int(attendance.arrived.sum())
+        asked = slice(None) if attendance.devices is None else attendance.devices
+        self.bits_up[asked] += workload.payload_bits * attendance.arrived
+        self.bits_late[asked] += attendance.late_bits
+        self.bits_down[asked] += workload.payload_bits * prepared.device.broadcasts
+        self.device_macs[asked] += workload.macs_per_sample * workload.local_steps * attendance.batch_sizes
+        if prepared.server:
+            self.server_macs += workload.macs_per_sample * prepared.server.samples_processed(round)
+
+    @property
+    def preparation_s(self) -> float:
+        """Simulated time before the first round: encoding, coded upload, summing at the server."""
+        return self.upload.total_s if self.upload else 0.0
+
+    @property
+    def coded_bits(self) -> FloatArray:
+        """Bits of the coded upload of each device, (N,)."""
+        return self.upload.bits if self.upload else np.zeros_like(self.bits_up)
+
+    @property
+    def bytes_up(self) -> float:
+        """Bytes received by the server from all devices, the coded upload included."""
+        return float(np.sum(self.bits_up) + np.sum(self.coded_bits)) / 8

@@ -1,0 +1,55 @@
+"""Learning curves on disk while a run is going on."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import astuple, fields
+from pathlib import Path
+
+from codedfl.files import write_atomically
+from codedfl.training._callbacks import Callback
+from codedfl.training._result import Evaluation, Progress
+
+
+def curves_to_csv(curves: Iterable[tuple[str, Iterable[Evaluation]]]) -> str:
+    """Write learning curves as CSV: one row an evaluation, the name of the scheme first.
+
+    Example:
+        >>> point = Evaluation(0, 0.0, 0.0, 0.5, 0.5, 0.1, 0.1, 0.4, 1.0, 0.0, 0.0)
+        >>> print(curves_to_csv([("scfl", [point])]).splitlines()[1])
+        scfl,0,0.0,0.0,0.5,0.5,0.1,0.1,0.4,1.0,0.0,0.0
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["scheme", *(item.name for item in fields(Evaluation))])
+    for name, curve in curves:
+        writer.writerows([name, *astuple(point)] for point in curve)
+    return text.getvalue()
+
+
+class Recorder(Callback):
+    """Writes the learning curve of a run after every evaluation, so that it can be watched.
+
+    Args:
+        path: the CSV file.
+        scheme: the name in its first column.
+    """
+
+    def __init__(self, path: Path, scheme: str) -> None:
+        self.path, self.scheme = path, scheme
+        self._progress: Progress | None = None
+
+    def on_start(self, progress: Progress, rounds: int) -> None:  # noqa: ARG002
+        """Remember where the curve grows, and write what there is of it."""
+        self._progress = progress
+        self._write()
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:  # noqa: ARG002 (it is the last point of the curve)
+        """Write the curve with its new point."""
+        self._write()
+
+    def _write(self) -> None:
+        if self._progress is not None:
+            write_atomically(self.path, curves_to_csv([(self.scheme, self._progress.curve)]))

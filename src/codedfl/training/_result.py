@@ -1,0 +1,119 @@
+"""What a run returns: plain objects, nothing that is only printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from codedfl.training._learning_rate import LearningRate
+from codedfl.training._ledger import Ledger
+from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState
+from codedfl.typing import FloatArray
+
+Status = Literal["running", "completed", "diverged", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One point of a learning curve: the model that the scheme would return then.
+
+    Args:
+        round: rounds completed.
+        simulated_time_s: training time on the simulated clock, the paper's convention.
+        everything_charged_s: the same plus encoding, coded upload and the server's preparation.
+        loss: training loss ``f(W) / m``.
+        last_loss: that of the last iterate.
+        score: test accuracy or R2.
+        last_score: that of the last iterate.
+        gap: ``(f(W) - f(W*)) / m``.
+        distance: ``||W - W*||_F / ||W*||_F``.
+        mean_arrivals: updates that arrived in a round, on average so far.
+        bytes_up: received by the server so far, the coded upload included.
+    """
+
+    round: int
+    simulated_time_s: float
+    everything_charged_s: float
+    loss: float
+    last_loss: float
+    score: float
+    last_score: float
+    gap: float
+    distance: float
+    mean_arrivals: float
+    bytes_up: float
+
+
+@dataclass
+class Progress:
+    """Everything that changes during a run, and all that a checkpoint holds.
+
+    Args:
+        state: the scheme's own.
+        ledger: what has been charged.
+        curve: the evaluations so far.
+        wall_time_s: real time spent training, over all sittings.
+        status: ``running`` until the run has ended.
+        message: what happened, when it did not complete.
+    """
+
+    state: SchemeState
+    ledger: Ledger
+    curve: list[Evaluation] = field(default_factory=list)
+    wall_time_s: float = 0.0
+    status: Status = "running"
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run of one scheme.
+
+    Args:
+        prepared: the scheme, its setting and its coded data.
+        learning_rate: the step sizes used.
+        progress: state, charges and curve at the end.
+    """
+
+    prepared: PreparedScheme
+    learning_rate: LearningRate
+    progress: Progress
+
+    @property
+    def status(self) -> Status:
+        """``completed``, ``diverged`` or ``interrupted``."""
+        return self.progress.status
+
+    @property
+    def message(self) -> str:
+        """What happened, when the run did not complete."""
+        return self.progress.message
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme that ran."""
+        return self.prepared.scheme
+
+    @property
+    def curve(self) -> list[Evaluation]:
+        """The learning curve."""
+        return self.progress.curve
+
+    @property
+    def final(self) -> Evaluation:
+        """The last point of the curve."""
+        return self.progress.curve[-1]
+
+    @property
+    def model(self) -> FloatArray:
+        """The model that the scheme returns, (d, o)."""
+        return self.scheme.final_model(self.progress.state)
+
+    @property
+    def last_model(self) -> FloatArray:
+        """The last iterate, (d, o)."""
+        return self.progress.state.model
+
+    def time_to(self, score: float) -> float | None:
+        """Return the simulated time of the first evaluation at or above ``score``, None if there is none."""
+        return next((point.simulated_time_s for point in self.curve if point.score >= score), None)

@@ -1,0 +1,180 @@
+"""The setting that schemes are compared in: the same data, fleet, channel, code and clock for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from codedfl._validation import require_at_least, require_positive
+from codedfl.coding import EncoderName, Gram, Rows, compute_gram
+from codedfl.data import Federation
+from codedfl.errors import InputError
+from codedfl.fleet import (
+    AdaptiveBatchArrivals,
+    Arrivals,
+    Channel,
+    CohortArrivals,
+    FixedBatchArrivals,
+    Fleet,
+    RoundTiming,
+    Workload,
+)
+from codedfl.parallel import Workers
+from codedfl.streams import Streams
+from codedfl.typing import BoolArray, FloatArray
+
+LARGEST_GRAM = 16_384
+"""Columns up to which a Gram matrix is computed (2 GiB in float64)."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """What devices upload before training.
+
+    Args:
+        coded_samples: ``c``.
+        noise_variance: ``sigma_i^2`` of each device, (N,).
+        label_noise_variance: variance of noise on the coded labels of each device, (N,); the paper has none.
+        encoder: how the coded data is drawn; see `codedfl.coding.encode_all`.
+        clip_norm: ``B``, to which the norm of every sample is clipped before encoding; None for no clipping.
+        participants: which devices upload coded data at all, (N,); None for all of them.
+        draw: number of the draw; another one gives other coded data, with everything else the same.
+    """
+
+    coded_samples: int
+    noise_variance: FloatArray
+    label_noise_variance: FloatArray
+    encoder: EncoderName = "auto"
+    clip_norm: float | None = None
+    participants: BoolArray | None = None
+    draw: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least("coding.coded_samples", self.coded_samples, 1)
+        require_at_least("coding.draw", self.draw, 0)
+        if self.clip_norm is not None:
+            require_positive("coding.clip_norm", self.clip_norm)
+        if self.participants is not None and not self.participants.any():
+            raise InputError("no device takes part in the coded upload: offer more, or use a scheme without one.")
+        for name, values in (
+            ("coding.noise_variance", self.noise_variance),
+            ("coding.label_noise_variance", self.label_noise_variance),
+        ):
+            bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+            if bad.size:
+                raise InputError(
+                    f"{name} = {values[bad[0]]} of device {bad[0] + 1} must be a finite number, zero or more."
+                )
+
+    @cached_property
+    def uploading(self) -> BoolArray:
+        """Which devices upload coded data, (N,)."""
+        return np.ones(len(self.noise_variance), np.bool_) if self.participants is None else self.participants
+
+    def streams(self, streams: Streams) -> Streams:
+        """Return where the coded data of this draw comes from, given the streams of the setting."""
+        return streams.child(f"coded-data-{self.draw}") if self.draw else streams
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that does not depend on the scheme.
+
+    Args:
+        federation: the data of the devices and the test set.
+        fleet: MAC rate and transmit power of each device.
+        channel: the wireless channel.
+        code: coded samples and noise.
+        local_steps: ``tau`` of the schemes that aggregate periodically.
+        deadline_s: ``T``.
+        server_mac_rate: MAC per second at the server.
+        server_batch: ``b_s``; None for the largest that the server can process before the deadline.
+        streams: all randomness.
+        workers: threads; no result depends on their number.
+        cohort: devices that are asked in a round, drawn at random; None for all of them.
+    """
+
+    federation: Federation
+    fleet: Fleet
+    channel: Channel
+    code: Code
+    local_steps: int
+    deadline_s: float
+    server_mac_rate: float
+    server_batch: int | None
+    streams: Streams
+    workers: Workers = field(default_factory=Workers)
+    cohort: int | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least("training.local_steps", self.local_steps, 1)
+        require_positive("training.deadline_s", self.deadline_s)
+        require_positive("fleet.server_mac_rate", self.server_mac_rate)
+        devices = self.federation.devices
+        if self.cohort is not None and not 1 <= self.cohort <= devices:
+            raise InputError(
+                f"training.cohort = {self.cohort} must be between 1 and the {devices} device(s) there are."
+            )
+        for name, count in (
+            ("the fleet", self.fleet.devices),
+            ("coding.noise_variance", len(self.code.noise_variance)),
+            ("coding.label_noise_variance", len(self.code.label_noise_variance)),
+            ("the list of participants", len(self.code.uploading)),
+        ):
+            if count != devices:
+                raise InputError(f"{name} describes {count} device(s) but the data has {devices}: they must agree.")
+
+    def workload(self, local_steps: int | None = None) -> Workload:
+        """Return what a device does in a round of ``local_steps`` (``tau`` unless told)."""
+        return Workload.for_linear_model(
+            self.federation.dimension, self.federation.outputs, local_steps or self.local_steps
+        )
+
+    def timing(self, local_steps: int | None = None, deadline_s: float | None = None) -> RoundTiming:
+        """Return the timing of a round with ``local_steps`` (``tau`` unless told) within ``deadline_s`` (``T`` unless told)."""
+        return RoundTiming(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
+
+    def asking(self, everyone: AdaptiveBatchArrivals | FixedBatchArrivals) -> Arrivals:
+        """Return who arrives when a cohort is asked, if there is to be one."""
+        return everyone if self.cohort is None else CohortArrivals(everyone, self.cohort)
+
+    def server_batch_of(self, coded_samples: int) -> int:
+        """Return ``b_s`` for so many coded samples: as given, or else the largest that the server has time for."""
+        batch = self.server_batch or self.timing().server_batch(self.server_mac_rate, coded_samples)
+        return min(batch, coded_samples)
+
+    def rows(self, device: int) -> Rows:
+        """Return the samples of one device."""
+        return Rows(*self.federation.device(device))
+
+    @property
+    def no_rows(self) -> Rows:
+        """What a device that uploads nothing has to encode."""
+        return Rows(self.federation.features[:0], self.federation.labels[:0])
+
+    @cached_property
+    def gram(self) -> Gram:
+        """Second moments of the global dataset, computed once for all schemes."""
+        return compute_gram([Rows(self.federation.features, self.federation.labels)], self.workers)
+
+    @property
+    def known_gram(self) -> Gram | None:
+        """The Gram matrix, or None where it would be too large to hold."""
+        width = self.federation.dimension + self.federation.outputs
+        return self.gram if width <= LARGEST_GRAM else None
+
+    def with_code(self, code: Code, server_batch: int | None) -> Setting:
+        """Return the same setting with another code and server batch; the Gram matrix is not computed again."""
+        return replace(self, code=code, server_batch=server_batch).sharing_gram(self)
+
+    def sharing_gram(self, other: Setting) -> Setting:
+        """Take the Gram matrix from a setting on the same data, if it has been computed there."""
+        if "gram" in other.__dict__:
+            self.__dict__["gram"] = other.gram
+        return self
+
+    def with_federation(self, federation: Federation) -> Setting:
+        """Return the same setting on other data of the same devices."""
+        return replace(self, federation=federation)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from codedfl.data import _tabular as frames
+from codedfl.data._table import Columns
+from codedfl.data._tabular import read_frame
+from codedfl.errors import InputError
+
+TARGET = Columns(target=("y",))
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "my.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_columns_without_another_part_are_features(tmp_path: Path) -> None:
+    path = write(tmp_path, "id,a,where,b,y\n1,0.5,home,True,3\n2,1.5,work,False,4\n")
+    table = read_frame(path, Columns(("y",), "where", ("id",)))
+    np.testing.assert_array_equal(table.features, np.array([[0.5, 1], [1.5, 0]], dtype=np.float32))
+    assert table.features.dtype == np.float32
+    assert table.feature_names == ("a", "b")
+    assert table.devices == ("home", "work")
+    assert table.targets["y"].tolist() == [3, 4]
+
+
+def test_a_byte_order_mark_is_not_part_of_a_name(tmp_path: Path) -> None:
+    assert read_frame(write(tmp_path, b"\xef\xbb\xbfa,y\n1,2\n"), TARGET).feature_names == ("a",)
+
+
+def test_a_test_file_may_lack_the_device_and_dropped_columns(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,y\n1,2\n")
+    columns = Columns(("y",), "where", ("id",))
+    assert read_frame(path, columns, for_test=True).devices is None
+    with pytest.raises(InputError, match=r"data\.device_column = 'where' is not a column"):
+        read_frame(path, columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("", TARGET, r"cannot be read as a \.csv file \(No columns"),
+        ("a,y\n", TARGET, "has no rows"),
+        (b"\xff\xfe\x00", TARGET, r"cannot be read as a \.csv file"),
+        ("a,y\n1,2\n1,2,3\n", TARGET, r"cannot be read as a \.csv file"),
+        ("a,y\n1,2,3\n", TARGET, r"cannot be read as a \.csv file"),
+        ("a,a,y\n1,2,3\n", TARGET, "has more than one column 'a'"),
+        (",a,y\n0,2,3\n", TARGET, "column 1 of .*my.csv' has no name: name it, or write the file without row numbers"),
+        ("a,y\n1,2\n", Columns(()), r"data\.target is empty: name the column\(s\) to predict, .*: a, y\."),
+        ("a,price\n1,2\n", Columns(("prize",)), r"data\.target = 'prize' is not a column .* Did you mean 'price'\?"),
+        ("a,y\n1,2\n", Columns(("y",), "dev"), r"data\.device_column = 'dev' is not a column .*: a, y\."),
+        ("a,y\n1,2\n", Columns(("y",), "", ("z",)), r"data\.drop = 'z' is not a column"),
+        ("a,y\n1,2\n", Columns(("y", "y")), r"'y' is named in data\.target and again in data\.target"),
+        ("a,y\n1,2\n", Columns(("y",), "", ("y",)), r"'y' is named in data\.target and again in data\.drop"),
+        ("a,y\n1,2\n", Columns(("y",), "", ("a",)), "has no column left as a feature"),
+        ("a,b,y\n1,x,2\n", TARGET, r"feature column 'b' .* has dtype (str|object).*data\.drop"),
+        ("a,b,y\n1,,2\n3,4,5\n", TARGET, r"column 'b' of .* has 1 missing value\(s\)"),
+        ("a,y\n1,\n3,\n", TARGET, r"column 'y' of .* has 2 missing value\(s\)"),
+        ("a,w,y\n1,,2\n", Columns(("y",), "w"), r"column 'w' of .* has 1 missing value\(s\)"),
+        ("a,y\n1e300,2\n", TARGET, r"column 'a' of .* has 1 value\(s\) that are infinite or beyond"),
+        ("a,y\n99999999999999999999999999,2\n1,1\n", TARGET, None),
+    ],
+)
+def test_a_csv_file_that_does_not_fit_is_refused(
+    tmp_path: Path, text: str | bytes, columns: Columns, message: str | None
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(InputError, match=message):
+        read_frame(path, columns)
+
+
+def write_parquet(folder: Path, columns: dict[str, Any]) -> Path:
+    pytest.importorskip("pyarrow")
+    path = folder / "my.parquet"
+    pd.DataFrame(columns).to_parquet(path)
+    return path
+
+
+def test_parquet_types_are_understood(tmp_path: Path) -> None:
+    path = write_parquet(
+        tmp_path,
+        {
+            "count": pd.array([1, 2], dtype="Int64"),
+            "flag": pd.array([True, False], dtype="boolean"),
+            "half": np.array([0.5, 1.5], dtype=np.float16),
+            "where": pd.Categorical(["a", "b"]),
+            "y": [1.0, 2.0],
+        },
+    )
+    table = read_frame(path, Columns(("y",), "where"))
+    np.testing.assert_array_equal(table.features, np.array([[1, 1, 0.5], [2, 0, 1.5]], dtype=np.float32))
+    assert table.devices == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": pd.array([1, None], dtype="Int64"), "y": [1, 2]}, r"column 'a' of .* has 1 missing"),
+        ({"a": pd.Categorical(["u", "v"]), "y": [1, 2]}, "column 'a' of .* has dtype category"),
+        ({"a": pd.to_datetime(["2020-01-01", "2021-01-01"]), "y": [1, 2]}, "column 'a' of .* has dtype datetime64"),
+        ({"a": [[1], [2]], "y": [1, 2]}, "column 'a' of .* has dtype object"),
+        ({"a": [], "y": []}, "has no rows"),
+    ],
+)
+def test_a_parquet_file_that_does_not_fit_is_refused(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
+    path = write_parquet(tmp_path, columns)
+    with pytest.raises(InputError, match=message):
+        read_frame(path, TARGET)
+
+
+def test_a_truncated_parquet_file_is_refused(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path, {"a": [1, 2], "y": [1, 2]})
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"my\.parquet' cannot be read as a \.parquet file"):
+        read_frame(path, TARGET)
+
+
+def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "my.parquet"
+    pd.DataFrame({"a": [1, 2], "y": ["good", "oooo"]}).to_parquet(path, compression=None, use_dictionary=False)
+    path.write_bytes(path.read_bytes().replace(b"oooo", b"\xff\xff\xff\xff"))
+    with pytest.raises(InputError, match=r"my\.parquet' cannot be read as a \.parquet file \(.*UTF8"):
+        read_frame(path, TARGET)
+
+
+def test_two_parquet_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "my.parquet"
+    parquet.write_table(pyarrow.Table.from_arrays([pyarrow.array([1.0])] * 3, names=["a", "a", "y"]), path)
+    with pytest.raises(InputError, match="has more than one column 'a'"):
+        read_frame(path, TARGET)
+
+
+def test_without_pyarrow_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r'needs pyarrow: run pip install "codedfl\[parquet\]"'):
+        read_frame(tmp_path / "my.parquet", TARGET)

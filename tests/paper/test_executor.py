@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import joblib
+import pytest
+
+from codedfl.experiment import Config
+from codedfl.paper import Cache, Means, Outcomes, Scope, Watcher
+from codedfl.paper import _jobs as jobs_module
+from codedfl.paper._attack import ATTACK
+from codedfl.paper._executor import require_data
+from codedfl.paper._jobs import Kind
+from codedfl.paper._runs import Record, Run, content_key, run_of, with_seed
+from codedfl.paper._setups import CIFAR10, MNIST
+from codedfl.training import StepSizeChoice, Trial
+from tests.paper.made_up import TWO_SEEDS, record, small_run, without_wall_time
+from tests.support import folder_contents, refusal_of
+
+RUNS = (
+    small_run("SCFL", 1.0),
+    small_run("SCFL", 2.0, coding__noise_variance=1.0),
+    small_run("FedAvg", 1.0),
+    small_run("FedAvg", 2.0, coding__noise_variance=1.0),
+    small_run("SCFL", 3.0, training__local_steps=2),
+)
+"""Five points of two families; FedAvg is one run for two of them."""
+
+
+class Carrying:
+    """Stands in for `carry_out`, does the same, and counts."""
+
+    def __init__(self, interrupt_at: int = 0) -> None:
+        self.jobs: list[tuple[Kind, list[str]]] = []
+        self.interrupt_at = interrupt_at
+
+    def __call__(self, kind: Kind, runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, Any]:
+        if len(self.jobs) + 1 == self.interrupt_at:
+            raise KeyboardInterrupt
+        self.jobs.append((kind, list(runs)))
+        return jobs_module.carry_out(kind, runs, data_dir)
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for _, keys in self.jobs for key in keys]
+
+
+@pytest.fixture
+def carrying(monkeypatch: pytest.MonkeyPatch) -> Carrying:
+    stand_in = Carrying()
+    monkeypatch.setattr("codedfl.paper._executor.carry_out", stand_in)
+    return stand_in
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """What comes out in one sitting in one process."""
+    return Means(Cache(tmp_path_factory.mktemp("cache")), processes=1).carry_out(RUNS, TWO_SEEDS)
+
+
+def test_every_run_has_a_record_for_every_seed(expected: Outcomes) -> None:
+    assert list(expected.records) == list(expected.choices) == list(RUNS)
+    for run, records in expected.records.items():
+        assert [kept.config["seed"] for kept in records] == [0, 1]
+        for kept in records:
+            assert kept.scale == expected.choices[run].scale
+            assert kept.config["schemes"] == list(run.config.schemes)
+            assert kept.status == "completed"
+        assert records[0].at() != records[1].at()
+    assert expected.records[RUNS[2]] == expected.records[RUNS[3]], "FedAvg has no noise"
+
+
+def test_a_run_asked_for_twice_is_done_once(tmp_path: Path, carrying: Carrying, expected: Outcomes) -> None:
+    outcomes = Means(Cache(tmp_path), processes=1).carry_out((*RUNS, *RUNS), TWO_SEEDS)
+    assert without_wall_time(outcomes) == without_wall_time(expected)
+    assert len(carrying.keys) == len(set(carrying.keys)) == 4 + 2 * 4, "four to tune, four to train for two seeds"
+
+
+def test_what_is_in_the_cache_is_not_computed_again(tmp_path: Path, carrying: Carrying) -> None:
+    means = Means(Cache(tmp_path), processes=1)
+    first = means.carry_out(RUNS[:2], TWO_SEEDS)
+    carrying.jobs.clear()
+    assert means.carry_out(RUNS[:2], TWO_SEEDS) == first
+    assert carrying.jobs == []
+    means.carry_out(RUNS[:2], Scope(quick=True, seeds=(0, 1, 2)))
+    assert [kind for kind, _ in carrying.jobs] == ["train"], "the third seed alone"
+    assert len(carrying.keys) == 2
+
+
+def test_a_run_that_is_deleted_from_the_cache_is_computed_again(tmp_path: Path, carrying: Carrying) -> None:
+    means = Means(Cache(tmp_path), processes=1)
+    first = means.carry_out(RUNS[:1], TWO_SEEDS)
+    lost = carrying.keys[-1]
+    (tmp_path / f"{lost}.json").unlink()
+    carrying.jobs.clear()
+    assert without_wall_time(means.carry_out(RUNS[:1], TWO_SEEDS)) == without_wall_time(first)
+    assert carrying.jobs == [("train", [lost])]
+
+
+@pytest.mark.parametrize("interrupt_at", [2, 4])
+def test_what_was_interrupted_goes_on(
+    interrupt_at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: Outcomes
+) -> None:
+    means = Means(Cache(tmp_path), processes=1)
+    before, after = Carrying(interrupt_at), Carrying()
+    monkeypatch.setattr("codedfl.paper._executor.carry_out", before)
+    with pytest.raises(KeyboardInterrupt):
+        means.carry_out(RUNS, TWO_SEEDS)
+    assert len(before.jobs) == interrupt_at - 1
+    assert set(folder_contents(tmp_path)) == {f"{key}.json" for key in before.keys}
+    monkeypatch.setattr("codedfl.paper._executor.carry_out", after)
+    assert without_wall_time(means.carry_out(RUNS, TWO_SEEDS)) == without_wall_time(expected)
+    assert not set(before.keys) & set(after.keys)
+    assert len(before.keys) + len(after.keys) == 12
+
+
+@pytest.fixture
+def no_processes_left() -> Iterator[None]:
+    yield
+    from joblib.externals.loky import get_reusable_executor
+
+    get_reusable_executor().shutdown(wait=True)
+
+
+@pytest.mark.usefixtures("no_processes_left")
+def test_two_processes_give_the_same_records(tmp_path: Path, expected: Outcomes) -> None:
+    outcomes = Means(Cache(tmp_path), processes=2).carry_out(RUNS, TWO_SEEDS)
+    assert without_wall_time(outcomes) == without_wall_time(expected)
+    assert outcomes.choices == expected.choices
+
+
+def test_a_dask_cluster_gives_the_same_records(tmp_path: Path, expected: Outcomes) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster': dask[distributed]")
+    cluster = distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+    )
+    with cluster, distributed.Client(cluster) as client, joblib.parallel_config(backend="dask"):
+        outcomes = Means(Cache(tmp_path)).carry_out(RUNS, TWO_SEEDS)
+        log = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.transition_log))
+    assert log > 0, "the cluster has done it"
+    assert without_wall_time(outcomes) == without_wall_time(expected)
+    assert outcomes.choices == expected.choices
+
+
+class Diary(Watcher):
+    def __init__(self) -> None:
+        self.plans: list[tuple[str, int, int]] = []
+        self.planned = self.done = self.expected = 0.0
+
+    def on_outlook(self, cost: float) -> None:
+        self.expected += cost
+
+    def on_plan(self, stage: str, cost: float, cached: int, runs: int) -> None:
+        self.plans.append((stage, cached, runs))
+        self.planned += cost
+
+    def on_job(self, title: str, cost: float) -> None:
+        assert "on digits, seed" in title
+        self.done += cost
+
+
+def test_a_watcher_hears_of_every_stage_and_job(tmp_path: Path) -> None:
+    diary = Diary()
+    means = Means(Cache(tmp_path), processes=1, watcher=diary)
+    means.carry_out(RUNS, Scope(quick=True, seeds=(0,)))
+    assert diary.plans == [("tune", 0, 4), ("train", 0, 4)]
+    assert diary.planned == pytest.approx(diary.done)
+    assert diary.done > 0
+    means.carry_out(RUNS, TWO_SEEDS)
+    assert diary.plans[2:] == [("tune", 4, 4), ("train", 4, 8)]
+    assert diary.planned == pytest.approx(diary.done)
+
+
+def test_the_outlook_is_what_will_have_to_be_done(tmp_path: Path) -> None:
+    diary = Diary()
+    means = Means(Cache(tmp_path), processes=1, watcher=diary)
+    attacks: dict[Kind, list[Config]] = {"attack": [RUNS[0].config]}
+    before = means.outlook([*RUNS, *RUNS], attacks, TWO_SEEDS)
+    means.carry_out(RUNS, TWO_SEEDS)
+    left = means.outlook(RUNS, attacks, TWO_SEEDS)
+    assert before - left == pytest.approx(diary.done)
+    means.measure("attack", attacks["attack"], TWO_SEEDS)
+    assert before == pytest.approx(diary.done)
+    assert means.outlook(RUNS, attacks, TWO_SEEDS) == 0
+
+
+def test_what_must_be_repeated_is_added_to_the_outlook(tmp_path: Path) -> None:
+    diary = Diary()
+    run = small_run(learning_rate__grid=(1e7, 1e6, 1e5))
+    choose(Cache(tmp_path), run, 1e7)
+    means, scope = Means(Cache(tmp_path), processes=1, watcher=diary), Scope(quick=True, seeds=(0,))
+    before = means.outlook([run], {}, scope)
+    means.carry_out([run], scope)
+    assert before + diary.expected == pytest.approx(diary.done) == pytest.approx(3 * before)
+
+
+def choose(cache: Cache, run: Run, scale: float) -> None:
+    """Put a choice of the step size where the search would put it."""
+    trials = tuple(Trial(candidate, 0.5, 1.0) for candidate in run.config.learning_rate.grid)
+    cache.put(content_key("tune", with_seed(run.config, 0)), asdict(StepSizeChoice(scale, trials)))
+
+
+def test_what_diverges_is_trained_with_the_next_smaller_step_size(tmp_path: Path, carrying: Carrying) -> None:
+    run = small_run(learning_rate__grid=(0.25, 1e6, 0.5, 1e7))
+    other = small_run("FedAvg", learning_rate__grid=(0.25, 0.5))
+    for one, scale in ((run, 1e6), (other, 0.5)):
+        choose(Cache(tmp_path), one, scale)
+    outcomes = Means(Cache(tmp_path), processes=1).carry_out([run, other], TWO_SEEDS)
+    assert [(kept.status, kept.scale) for kept in outcomes.records[run]] == [("completed", 0.5)] * 2
+    assert outcomes.choices[run].scale == 1e6, "as it was chosen"
+    assert len(carrying.keys) == 6, "twice two seeds of the one that diverges, two of the other"
+    direct = small_run(learning_rate__grid=(0.25, 1e6, 0.5, 1e7), learning_rate__scale=0.5)
+    assert [kept.config for kept in outcomes.records[run]] == [
+        with_seed(direct.config, seed).model_dump(mode="json") for seed in (0, 1)
+    ]
+
+
+def test_only_the_seed_that_diverges_is_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[tuple[int, float]] = []
+
+    def carry_out(_: Kind, runs: Mapping[str, Mapping[str, Any]], __: str) -> dict[str, Any]:
+        found = {}
+        for key, config in runs.items():
+            seed, scale = config["seed"], config["learning_rate"]["scale"]
+            trained.append((seed, scale))
+            status = "diverged" if seed == 1 and scale > 0.3 else "completed"
+            found[key] = record(0.9, status=status, config=dict(config)).as_dict()
+        return found
+
+    monkeypatch.setattr("codedfl.paper._executor.carry_out", carry_out)
+    run = small_run(learning_rate__grid=(0.25, 0.5, 1.0))
+    choose(Cache(tmp_path), run, 1.0)
+    means = Means(Cache(tmp_path), processes=1)
+    outcomes = means.carry_out([run], TWO_SEEDS)
+    assert trained == [(0, 1.0), (1, 1.0), (1, 0.5), (1, 0.25)]
+    assert [(kept.status, kept.scale) for kept in outcomes.records[run]] == [("completed", 1.0), ("completed", 0.25)]
+    assert means.carry_out([run], TWO_SEEDS) == outcomes
+    assert len(trained) == 4, "what diverged is in the cache too"
+
+
+def test_what_always_diverges_ends_with_the_smallest_step_size(tmp_path: Path, carrying: Carrying) -> None:
+    run = small_run(learning_rate__grid=(1e7, 1e6, 1e5))
+    choose(Cache(tmp_path), run, 1e7)
+    (kept,) = Means(Cache(tmp_path), processes=1).carry_out([run], Scope(quick=True, seeds=(0,))).records[run]
+    assert (kept.status, kept.scale, kept.accuracy()) == ("diverged", 1e5, 0.1)
+    assert len(carrying.keys) == 3
+
+
+def test_a_grid_on_which_everything_diverges_is_kept_and_read(tmp_path: Path) -> None:
+    run = small_run(learning_rate__grid=(1e7, 1e6))
+    means, scope = Means(Cache(tmp_path), processes=1), Scope(quick=True, seeds=(0,))
+    first, again = means.carry_out([run], scope), means.carry_out([run], scope)
+    assert [trial.score for trial in again.choices[run].trials] == [-math.inf, -math.inf]
+    assert again.choices[run].scale == again.records[run][0].scale == 1e6
+    assert repr(again) == repr(first)
+
+
+def test_missing_data_is_refused_before_any_work(tmp_path: Path, carrying: Carrying) -> None:
+    means = Means(Cache(tmp_path / "cache"), data_dir=str(tmp_path / "store"), processes=1)
+    runs = [small_run(), run_of(MNIST, "SCFL")]
+    sentence = refusal_of(lambda: means.carry_out(runs, TWO_SEEDS))
+    for words in ("mnist", str(tmp_path / "store" / "mnist"), "IDX files", "--quick"):
+        assert words in sentence
+    assert "\n" not in sentence
+    assert ".." not in sentence
+    assert carrying.jobs == []
+    assert not (tmp_path / "cache").exists()
+    sentence = refusal_of(lambda: means.measure("attack", ATTACK.measured(Scope()), TWO_SEEDS))
+    assert str(tmp_path / "store" / "mnist") in sentence
+
+
+def test_data_is_looked_for_in_the_usual_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CODEDFL_DATA", str(tmp_path / "usual"))
+    sentence = refusal_of(lambda: require_data({CIFAR10.config.data.dataset}, ""))
+    assert sentence.startswith(f"cifar10-vgg is not in {tmp_path / 'usual' / 'cifar10-vgg'}: ")
+    assert refusal_of(lambda: require_data({"digits"}, "")) == ""
+    assert refusal_of(lambda: require_data(set(), "")) == ""
+
+
+def test_data_that_is_missing_is_not_needed_for_what_is_in_the_cache(tmp_path: Path) -> None:
+    run, cache = run_of(MNIST, "SCFL", learning_rate__grid=(0.5,)), Cache(tmp_path)
+    choose(cache, run, 0.5)
+    config = run_of(MNIST, "SCFL", learning_rate__grid=(0.5,), learning_rate__scale=0.5).config
+    cache.put(content_key("train", config), record(0.8).as_dict())
+    outcomes = Means(cache, data_dir="nowhere", processes=1).carry_out([run], Scope(seeds=(0,)))
+    assert outcomes.records[run] == (record(0.8),)
+
+
+def test_what_is_measured_has_the_rows_of_every_configuration_and_seed(tmp_path: Path, carrying: Carrying) -> None:
+    configs = [small_run(coding__noise_variance=noise).config for noise in (0.1, 0.0)]
+    means = Means(Cache(tmp_path), processes=1)
+    rows = means.measure("attack", configs, TWO_SEEDS)
+    assert [(row["series"], row["seed"]) for row in rows[::5]] == [
+        (series, seed) for series in ("with noise", "no noise") for seed in (0, 1)
+    ]
+    assert len(rows) == 20
+    carrying.jobs.clear()
+    assert means.measure("attack", configs, TWO_SEEDS) == rows
+    assert carrying.jobs == []
+
+
+def test_the_outcomes_of_some_runs_are_theirs_alone(expected: Outcomes) -> None:
+    some = expected.of([RUNS[2], RUNS[0]])
+    assert list(some.records) == list(some.choices) == [RUNS[2], RUNS[0]]
+    assert some.records[RUNS[0]] == expected.records[RUNS[0]]
+    assert isinstance(some.records[RUNS[0]][0], Record)
+    assert some.seeds == (0, 1)
+
+
+@pytest.mark.parametrize("values", [{}, [], {"scale": 0.5}, "no outcome"])
+def test_an_outcome_that_is_none_is_refused_by_the_name_of_its_file(values: Any, tmp_path: Path) -> None:
+    run, cache = small_run(), Cache(tmp_path)
+    key = content_key("tune", with_seed(run.config, 0))
+    cache.put(key, values)
+    sentence = refusal_of(lambda: Means(cache, processes=1).carry_out([run], TWO_SEEDS))
+    assert str(tmp_path / f"{key}.json") in sentence
+    assert "delete it" in sentence
+
+
+def test_rows_that_are_none_are_refused(tmp_path: Path) -> None:
+    config, cache = small_run().config, Cache(tmp_path)
+    cache.put(content_key("attack", with_seed(config, 0)), [{"x": 1}])
+    sentence = refusal_of(lambda: Means(cache, processes=1).measure("attack", [config], Scope(quick=True, seeds=(0,))))
+    assert "delete it" in sentence
+
+
+def test_a_cache_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path, carrying: Carrying) -> None:
+    (tmp_path / "file").write_text("mine")
+    sentence = refusal_of(lambda: Means(Cache(tmp_path / "file"), processes=1).carry_out(RUNS[:1], TWO_SEEDS))
+    assert "--cache" in sentence
+    assert carrying.jobs == []

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from codedfl.experiment import Comparison, Outcome, run
+from codedfl.plotting._curves import COLOURS, draw_curves
+from codedfl.schemes import SCHEMES
+from codedfl.training import Evaluation
+from tests.support import StopAfter, small_config
+
+
+def assert_picture(png: bytes) -> None:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert png.endswith(b"IEND\xaeB`\x82")
+    assert struct.unpack(">II", png[16:24]) == (1200, 720)
+
+
+def with_curves(comparison: Comparison, change: Callable[[list[Evaluation]], list[Evaluation]]) -> Comparison:
+    """Return the comparison with other learning curves."""
+
+    def changed(outcome: Outcome) -> Outcome:
+        result = outcome.result
+        progress = replace(result.progress, curve=change(result.curve))
+        return replace(outcome, result=replace(result, progress=progress))
+
+    return replace(comparison, outcomes=tuple(changed(outcome) for outcome in comparison.outcomes))
+
+
+def test_every_scheme_has_a_colour_of_its_own() -> None:
+    assert set(COLOURS) == set(SCHEMES)
+    assert len(set(COLOURS.values())) == len(SCHEMES)
+
+
+def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison) -> None:
+    training, everything = draw_curves(comparison), draw_curves(comparison, "everything")
+    assert_picture(training)
+    assert_picture(everything)
+    assert training != everything
+    assert draw_curves(comparison) == training
+
+
+def test_a_single_scheme(comparison: Comparison) -> None:
+    assert_picture(draw_curves(replace(comparison, outcomes=comparison.outcomes[-1:])))
+
+
+def test_schemes_that_diverged() -> None:
+    diverged = run(small_config(learning_rate__scale=50, schemes=["scfl", "fedavg"]))
+    assert {outcome.result.status for outcome in diverged.outcomes} == {"diverged"}
+    assert_picture(draw_curves(diverged))
+    overflowed = run(small_config(learning_rate__scale=1e30))
+    assert_picture(draw_curves(overflowed))
+
+
+def test_a_run_that_was_stopped_before_its_first_evaluation() -> None:
+    stopped = run(small_config(training__evaluations=1), callbacks=(StopAfter(2),))
+    assert len(stopped["fedavg"].curve) == 1
+    assert_picture(draw_curves(stopped))
+
+
+@pytest.mark.parametrize("finite", [0, 1])
+def test_scores_that_are_not_numbers(comparison: Comparison, finite: int) -> None:
+    def spoil(curve: list[Evaluation]) -> list[Evaluation]:
+        return curve[:finite] + [replace(point, score=math.nan) for point in curve[finite:]]
+
+    assert_picture(draw_curves(with_curves(comparison, spoil)))
+
+
+def test_scores_that_are_all_the_same(comparison: Comparison) -> None:
+    assert_picture(draw_curves(with_curves(comparison, lambda curve: [replace(point, score=0.5) for point in curve])))
+
+
+def test_a_regression(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "y"])
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    assert_picture(draw_curves(run(small_config(data__dataset="own.csv", data__target=["y"]))))
+
+
+def test_many_devices_and_a_title_with_dollars(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "y"]).to_csv(tmp_path / "a$\\q$.csv", index=False)
+    config = small_config(data__dataset="a$\\q$.csv", data__target=["y"], data__devices=200, schemes=["scfl"])
+    assert_picture(draw_curves(run(config)))
