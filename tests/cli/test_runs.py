@@ -44,7 +44,7 @@ def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str], qui
 
 
 def test_a_comparison_that_never_began_is_printed_too() -> None:
-    comparison = replace(run(small_config(schemes=["dp-cfl"])), outcomes=())
+    comparison = replace(run(small_config(schemes=["dp-cfl"])), results=())
     console = Console(file=io.StringIO(), width=80)
     print_comparison(comparison, RunFolder(Path("[b]run"), comparison.config), console)
     assert isinstance(console.file, io.StringIO)

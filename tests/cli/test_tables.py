@@ -12,8 +12,9 @@ from rich.table import Table
 
 from codedfl.cli.tables import datasets_table, devices_table, results_table, schemes_table, warnings_of
 from codedfl.data import DatasetStatus
-from codedfl.experiment import Comparison, Outcome, run
+from codedfl.experiment import Comparison, run
 from codedfl.schemes import SCHEMES
+from codedfl.training import RunResult
 from tests.support import small_config
 
 
@@ -32,10 +33,10 @@ def comparison() -> Comparison:
 def test_results_in_one_row_a_scheme(comparison: Comparison) -> None:
     text = text_of(results_table(comparison))
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
-    for outcome in comparison.outcomes:
-        row = rows[outcome.result.scheme.title]
-        assert f"{outcome.result.final.score:.4f}" in row
-        assert f"{outcome.result.final.mean_arrivals:.1f}" in row
+    for result in comparison.results:
+        row = rows[result.scheme.title]
+        assert f"{result.final.score:.4f}" in row
+        assert f"{result.final.mean_arrivals:.1f}" in row
     assert rows["SCFL"][-2] == "4.62"  # log2(601) / 2
     assert rows["CodedFedL"][-2] == "inf"
     assert rows["FedAvg"][-2] == "-"
@@ -45,13 +46,12 @@ def test_results_in_one_row_a_scheme(comparison: Comparison) -> None:
 
 
 def test_long_runs_fit_as_well(comparison: Comparison) -> None:
-    def stretched(outcome: Outcome) -> Outcome:
-        result = outcome.result
+    def stretched(result: RunResult) -> RunResult:
         final = replace(result.final, everything_charged_s=123456.0, simulated_time_s=20000.0, bytes_up=99999e6)
         progress = replace(result.progress, curve=[*result.curve[:-1], final], wall_time_s=12345.6)
-        return replace(outcome, result=replace(result, progress=progress))
+        return replace(result, progress=progress)
 
-    long = replace(comparison, outcomes=tuple(stretched(outcome) for outcome in comparison.outcomes))
+    long = replace(comparison, results=tuple(stretched(result) for result in comparison.results))
     text = text_of(results_table(long))
     assert "…" not in text
     assert "123456" in text
@@ -69,7 +69,7 @@ def test_the_best_is_bold_even_if_all_scores_are_negative(tmp_path: Path, monkey
     rng = np.random.default_rng(0)
     pd.DataFrame(rng.normal(size=(40, 6)), columns=list("abcdey")).to_csv("own.csv", index=False)
     noise = run(small_config(data__dataset="own.csv", data__target=["y"], schemes=["fedavg", "dp-cfl"]))
-    assert max(outcome.result.final.score for outcome in noise.outcomes) < 0
+    assert max(result.final.score for result in noise.results) < 0
     assert sorted(str(row.style) for row in results_table(noise).rows) == ["", "bold"]
 
 

@@ -19,12 +19,12 @@ def test_a_scheme_that_did_not_run_is_a_key_error(comparison: Comparison) -> Non
     with pytest.raises(KeyError, match="'sclf' is not one of the schemes that ran: fedavg, cfl-fb"):
         comparison["sclf"]
     with pytest.raises(KeyError, match="none"):
-        replace(comparison, outcomes=())["scfl"]
+        replace(comparison, results=())["scfl"]
 
 
 def test_a_comparison_without_all_of_its_schemes_was_interrupted(comparison: Comparison) -> None:
     assert not comparison.interrupted
-    assert replace(comparison, outcomes=comparison.outcomes[:-1]).interrupted
+    assert replace(comparison, results=comparison.results[:-1]).interrupted
     assert run(small_config(), callbacks=(StopAfter(3),)).interrupted
 
 

@@ -48,8 +48,8 @@ def run_in(path: Path, *, stop_after: int | None = None, **changes: Any) -> Comp
 def test_the_same_configuration_gives_the_same_numbers(comparison: Comparison) -> None:
     again = run(comparison.config)
     assert curves_csv(again) == curves_csv(comparison)
-    for ours, theirs in zip(again.outcomes, comparison.outcomes, strict=True):
-        assert np.array_equal(ours.result.model, theirs.result.model)
+    for ours, theirs in zip(again.results, comparison.results, strict=True):
+        assert np.array_equal(ours.model, theirs.model)
 
 
 def test_another_seed_gives_other_numbers(comparison: Comparison) -> None:
@@ -64,7 +64,7 @@ def test_the_number_of_workers_does_not_matter(comparison: Comparison, workers: 
 
 def test_neither_the_order_nor_the_company_of_schemes_matters(comparison: Comparison) -> None:
     other = run(small_config(schemes=["scfl", "codedfedl", "fedavg"]))
-    assert [outcome.result.scheme.name for outcome in other.outcomes] == ["scfl", "codedfedl", "fedavg"]
+    assert [result.scheme.name for result in other.results] == ["scfl", "codedfedl", "fedavg"]
     for scheme in other.config.schemes:
         assert rows_of(other, scheme) == rows_of(comparison, scheme)
 
@@ -81,8 +81,8 @@ def test_schemes_meet_the_same_channel(comparison: Comparison) -> None:
 
 def test_the_first_model_is_the_same_for_all_schemes() -> None:
     started = run(small_config(training__initial_std=0.1))
-    first = [outcome.result.curve[0].loss for outcome in started.outcomes]
-    assert first[0] == first[1] != run(small_config()).outcomes[0].result.curve[0].loss
+    first = [result.curve[0].loss for result in started.results]
+    assert first[0] == first[1] != run(small_config()).results[0].curve[0].loss
 
 
 def test_rounds_follow_from_the_total_time() -> None:
@@ -106,9 +106,9 @@ def test_decay_and_options_reach_the_schemes() -> None:
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, whole: Path, rounds: int) -> None:
     stopped = run_in(tmp_path / "parts", stop_after=rounds)
     assert stopped.interrupted
-    assert stopped.outcomes[-1].result.status == "interrupted"
-    assert stopped.outcomes[-1].result.progress.ledger.rounds == (rounds - 1) % 12 + 1
-    assert len(stopped.outcomes) == 1 + (rounds > 12)
+    assert stopped.results[-1].status == "interrupted"
+    assert stopped.results[-1].progress.ledger.rounds == (rounds - 1) % 12 + 1
+    assert len(stopped.results) == 1 + (rounds > 12)
     assert json.loads((tmp_path / "parts/summary.json").read_text())["schemes"][-1]["status"] == "interrupted"
     assert (tmp_path / "parts/curves.csv").read_text() == curves_csv(stopped)
     assert not run_in(tmp_path / "parts").interrupted
@@ -158,19 +158,19 @@ def test_the_workers_may_change_on_resume_but_nothing_else(tmp_path: Path, whole
 
 def test_each_scheme_gets_the_best_of_the_grid() -> None:
     tuned = run(small_config(learning_rate__scale="grid", learning_rate__grid=[1e-6, 0.3, 1e6]))
-    for outcome in tuned.outcomes:
-        assert outcome.choice is not None
-        assert outcome.scale == outcome.choice.scale == 0.3
-        assert not outcome.choice.at_edge
-        assert [trial.scale for trial in outcome.choice.trials] == [1e-6, 0.3, 1e6]
-        assert outcome.choice.trials[2].score == -math.inf
+    for result in tuned.results:
+        assert result.choice is not None
+        assert result.scale == result.choice.scale == 0.3
+        assert not result.choice.at_edge
+        assert [trial.scale for trial in result.choice.trials] == [1e-6, 0.3, 1e6]
+        assert result.choice.trials[2].score == -math.inf
 
 
 def test_a_scheme_that_diverges_on_the_whole_grid_is_reported_and_the_comparison_goes_on() -> None:
     tuned = run(small_config(learning_rate__scale="grid", learning_rate__grid=[2e6, 1e6]))
-    assert len(tuned.outcomes) == len(tuned.config.schemes)
-    assert {outcome.result.status for outcome in tuned.outcomes} == {"diverged"}
-    assert {outcome.scale for outcome in tuned.outcomes} == {1e6}
+    assert len(tuned.results) == len(tuned.config.schemes)
+    assert {result.status for result in tuned.results} == {"diverged"}
+    assert {result.scale for result in tuned.results} == {1e6}
 
 
 def test_divergence_is_reported_and_leaves_the_others_alone(comparison: Comparison) -> None:
@@ -181,17 +181,17 @@ def test_divergence_is_reported_and_leaves_the_others_alone(comparison: Comparis
     assert rows_of(noisy, "fedavg") == rows_of(comparison, "fedavg")
     everything = run(small_config(learning_rate__scale=50))
     assert not everything.interrupted
-    for outcome in everything.outcomes:
-        assert outcome.result.status == "diverged"
-        assert "diverged" in outcome.result.message
-        assert "lower the learning rate" in outcome.result.message
+    for result in everything.results:
+        assert result.status == "diverged"
+        assert "diverged" in result.message
+        assert "lower the learning rate" in result.message
 
 
 def test_a_bound_on_the_model_keeps_it_finite() -> None:
     bounded = run(small_config(learning_rate__scale=50, training__model_norm_bound=3.0))
-    for outcome in bounded.outcomes:
-        assert np.linalg.norm(outcome.result.last_model) <= 3.0 + 1e-5
-        assert all(math.isfinite(point.loss) for point in outcome.result.curve)
+    for result in bounded.results:
+        assert np.linalg.norm(result.last_model) <= 3.0 + 1e-5
+        assert all(math.isfinite(point.loss) for point in result.curve)
 
 
 class NeverTrain(Observer):

@@ -32,9 +32,9 @@ def assert_same(ours: Comparison, theirs: Comparison) -> None:
     """Compare up to what rounding can do in float32 in 12 rounds of 5 steps, with sums over 30 features and at most 236 rows."""
     limit = 12 * 5 * (30 + 236) * float(np.finfo(np.float32).eps)
     assert ours.config == theirs.config
-    assert [o.result.scheme.name for o in ours.outcomes] == [o.result.scheme.name for o in theirs.outcomes]
-    assert [o.scale for o in ours.outcomes] == [o.scale for o in theirs.outcomes]
-    for a, b in zip((o.result for o in ours.outcomes), (o.result for o in theirs.outcomes), strict=True):
+    assert [o.scheme.name for o in ours.results] == [o.scheme.name for o in theirs.results]
+    assert [o.scale for o in ours.results] == [o.scale for o in theirs.results]
+    for a, b in zip(ours.results, theirs.results, strict=True):
         assert (a.status, a.message) == (b.status, b.message)
         np.testing.assert_allclose(a.model, b.model, rtol=0, atol=limit * np.abs(b.model).max())
         assert [point.round for point in a.curve] == [point.round for point in b.curve]
@@ -109,9 +109,9 @@ def test_step_sizes_from_a_grid() -> None:
         small_config(schemes=SCHEMES, coding__noise_variance=3.0, **tuned),
         small_config(schemes=["scfl"]),
     )
-    assert all(outcome.choice is not None and outcome.choice.scale == 0.3 for outcome in quiet.outcomes)
-    assert len({id(outcome.choice) for outcome in (*quiet.outcomes, *noisy.outcomes)}) == 5, "FedAvg was tuned once"
-    assert fixed.outcomes[0].choice is None
+    assert all(result.choice is not None and result.choice.scale == 0.3 for result in quiet.results)
+    assert len({id(result.choice) for result in (*quiet.results, *noisy.results)}) == 5, "FedAvg was tuned once"
+    assert fixed.results[0].choice is None
 
 
 def test_other_data_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_data_that_is_at_hand_is_not_loaded_again(monkeypatch: pytest.MonkeyPatc
     for comparison, other in zip(again, expected, strict=True):
         assert_same(comparison, other)
         assert comparison.setting.federation is first.setting.federation
-        assert [outcome.choice for outcome in comparison.outcomes] == [outcome.choice for outcome in other.outcomes]
+        assert [result.choice for result in comparison.results] == [result.choice for result in other.results]
     held_out = first.held_out(small_config().learning_rate.validation_fraction)
     assert again[0].experiment.held_out(0.15).federation is held_out.federation
     assert again[1].experiment.held_out(0.15).gram is held_out.gram
@@ -152,7 +152,7 @@ def test_step_sizes_are_chosen_without_training_with_them() -> None:
     grid: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.2, 0.4]}
     configs = [small_config(**grid), small_config(training__local_steps=2, **grid), small_config()]
     expected = [
-        {outcome.result.scheme.name: outcome.choice for outcome in comparison.outcomes if outcome.choice}
+        {result.scheme.name: result.choice for result in comparison.results if result.choice}
         for comparison in sweep(configs)
     ]
     assert tune(configs) == expected
@@ -171,7 +171,7 @@ def test_an_interrupted_sweep_keeps_what_it_has(tuning: bool) -> None:
     configs = [small_config(coding__noise_variance=v, **changes) for v in (0.1, 1.0)] + [small_config(seed=1)]
     comparisons = sweep(configs, callbacks=(StopAfter(7),))
     assert all(comparison.interrupted for comparison in comparisons)
-    assert [len(comparison.outcomes) for comparison in comparisons] == ([0, 0, 0] if tuning else [2, 2, 0])
+    assert [len(comparison.results) for comparison in comparisons] == ([0, 0, 0] if tuning else [2, 2, 0])
 
 
 class Diary(Observer):

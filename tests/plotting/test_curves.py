@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl.experiment import Comparison, Outcome, run
+from codedfl.experiment import Comparison, run
 from codedfl.plotting._curves import COLOURS, draw_curves
 from codedfl.schemes import SCHEMES
-from codedfl.training import Evaluation
+from codedfl.training import Evaluation, RunResult
 from tests.support import StopAfter, small_config
 
 
@@ -26,12 +26,11 @@ def assert_picture(png: bytes) -> None:
 def with_curves(comparison: Comparison, change: Callable[[list[Evaluation]], list[Evaluation]]) -> Comparison:
     """Return the comparison with other learning curves."""
 
-    def changed(outcome: Outcome) -> Outcome:
-        result = outcome.result
+    def changed(result: RunResult) -> RunResult:
         progress = replace(result.progress, curve=change(result.curve))
-        return replace(outcome, result=replace(result, progress=progress))
+        return replace(result, progress=progress)
 
-    return replace(comparison, outcomes=tuple(changed(outcome) for outcome in comparison.outcomes))
+    return replace(comparison, results=tuple(changed(result) for result in comparison.results))
 
 
 def test_every_scheme_has_a_colour_of_its_own() -> None:
@@ -48,12 +47,12 @@ def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison) -> Non
 
 
 def test_a_single_scheme(comparison: Comparison) -> None:
-    assert_picture(draw_curves(replace(comparison, outcomes=comparison.outcomes[-1:])))
+    assert_picture(draw_curves(replace(comparison, results=comparison.results[-1:])))
 
 
 def test_schemes_that_diverged() -> None:
     diverged = run(small_config(learning_rate__scale=50, schemes=["scfl", "fedavg"]))
-    assert {outcome.result.status for outcome in diverged.outcomes} == {"diverged"}
+    assert {result.status for result in diverged.results} == {"diverged"}
     assert_picture(draw_curves(diverged))
     overflowed = run(small_config(learning_rate__scale=1e30))
     assert_picture(draw_curves(overflowed))

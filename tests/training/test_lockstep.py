@@ -32,11 +32,17 @@ from codedfl.training import (
     StopTraining,
     accumulate_gradients,
     load_checkpoint,
-    lockstep,
-    sampling,
     train,
     train_together,
-    work,
+)
+from codedfl.training import (
+    _lockstep as lockstep,
+)
+from codedfl.training import (
+    _sampling as sampling,
+)
+from codedfl.training import (
+    _work as work,
 )
 from codedfl.typing import BoolArray, FloatArray
 from tests.problems import ALWAYS_DBM, make_federation, make_setting

@@ -67,7 +67,7 @@ def run_with_progress(folder: RunFolder, *, quiet: bool) -> Comparison:
 def print_comparison(comparison: Comparison, folder: RunFolder, console: Console) -> None:
     """Print who holds which data, the results, and what deserves attention."""
     console.print(devices_table(comparison))
-    if comparison.outcomes:
+    if comparison.results:
         console.print(results_table(comparison))
     for warning in warnings_of(comparison):
         console.print(Text("note: ", style="yellow").append(warning, style="default"))
@@ -75,6 +75,6 @@ def print_comparison(comparison: Comparison, folder: RunFolder, console: Console
         console.print(
             Text(f"stopped early; go on with: codedfl run --resume --out {quote(str(folder.path))}"), soft_wrap=True
         )
-    if comparison.outcomes:
+    if comparison.results:
         console.print(Text(f"picture: {folder.path / 'curves.png'}"), soft_wrap=True)
     console.print(Text(f"results: {folder.path}"), soft_wrap=True)

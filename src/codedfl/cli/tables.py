@@ -11,11 +11,12 @@ from rich.text import Text
 from codedfl.cli.privacy_tables import number
 from codedfl.cli.style import new_table
 from codedfl.data import DatasetStatus, DeviceSummary
-from codedfl.experiment import Comparison, Outcome
+from codedfl.experiment import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.experiment._summary import SHARES, time_to_share
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.schemes._table import COLUMNS, describe
+from codedfl.training import RunResult
 
 MOST_DEVICES = 40
 """Devices that are listed one by one."""
@@ -39,19 +40,18 @@ def results_table(comparison: Comparison) -> Table:
     times = [f"to {share}%" for share in SHARES]
     for name in (metric, *times, "arrive", "MB up", "charged", "MI-DP", "wall s"):
         table.add_column(name, justify="right", no_wrap=True)
-    best = max((outcome.result.final.score for outcome in comparison.outcomes if _usable(outcome)), default=0.0)
-    for outcome in comparison.outcomes:
-        table.add_row(*_result_row(comparison, outcome), style="bold" if _is_best(outcome, best) else "")
+    best = max((result.final.score for result in comparison.results if _usable(result)), default=0.0)
+    for result in comparison.results:
+        table.add_row(*_result_row(comparison, result), style="bold" if _is_best(result, best) else "")
     return table
 
 
-def _result_row(comparison: Comparison, outcome: Outcome) -> list[str]:
-    result = outcome.result
+def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
     final, bits = result.final, privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
     times = [time_to_share(comparison, result, share) for share in SHARES]
     return [
         result.scheme.title,
-        f"{final.score:.4f}" if _usable(outcome) else "diverged",
+        f"{final.score:.4f}" if _usable(result) else "diverged",
         *("never" if seconds is None else f"{seconds:.0f}" for seconds in times),
         f"{final.mean_arrivals:.1f}",
         f"{final.bytes_up / 1e6:.1f}",
@@ -61,12 +61,12 @@ def _result_row(comparison: Comparison, outcome: Outcome) -> list[str]:
     ]
 
 
-def _usable(outcome: Outcome) -> bool:
-    return outcome.result.status != "diverged"
+def _usable(result: RunResult) -> bool:
+    return result.status != "diverged"
 
 
-def _is_best(outcome: Outcome, best: float) -> bool:
-    return _usable(outcome) and outcome.result.final.score == best
+def _is_best(result: RunResult, best: float) -> bool:
+    return _usable(result) and result.final.score == best
 
 
 def devices_table(comparison: Comparison) -> Table:
@@ -106,16 +106,15 @@ def warnings_of(comparison: Comparison) -> list[str]:
             f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
         )
     notes += _incentive_notes(comparison) + _privacy_notes(comparison)
-    if any(outcome.choice for outcome in comparison.outcomes):
-        chosen = ", ".join(f"{outcome.result.scheme.title} {outcome.scale:g}" for outcome in comparison.outcomes)
+    if any(result.choice for result in comparison.results):
+        chosen = ", ".join(f"{result.scheme.title} {result.scale:g}" for result in comparison.results)
         notes.append(f"step sizes, in units of 1 / L, chosen on held-out training data: {chosen}.")
-    for outcome in comparison.outcomes:
-        result = outcome.result
+    for result in comparison.results:
         if result.message:
             notes.append(f"{result.scheme.title} {result.message}.")
-        if outcome.choice and outcome.choice.at_edge and len(outcome.choice.trials) > 1:
+        if result.choice and result.choice.at_edge and len(result.choice.trials) > 1:
             notes.append(
-                f"{result.scheme.title} did best with the step size {outcome.scale:g} / L at the edge of learning_rate.grid:"
+                f"{result.scheme.title} did best with the step size {result.scale:g} / L at the edge of learning_rate.grid:"
                 " a wider grid might do better."
             )
     return notes
@@ -141,7 +140,7 @@ def _privacy_notes(comparison: Comparison) -> list[str]:
     notes = [
         f"clipping to norm {code.clip_norm:g} weighted {clipped_share(comparison.setting):.0%} of the samples down."
     ]
-    budgets = {outcome.result.scheme.title: privacy_of(outcome.result, delta) for outcome in comparison.outcomes}
+    budgets = {result.scheme.title: privacy_of(result, delta) for result in comparison.results}
     epsilons = [
         f"{title} {', '.join(number(budget[name]) for name in ('epsilon_features', 'epsilon', 'epsilon_in_sum'))}"
         for title, budget in budgets.items()
@@ -159,11 +158,11 @@ def _rare_devices(comparison: Comparison) -> dict[tuple[str, ...], list[str]]:
     """Return which devices hardly ever arrive, and in which schemes."""
     names = comparison.setting.federation.device_names
     found: dict[tuple[str, ...], list[str]] = {}
-    for outcome in comparison.outcomes:
-        plan = outcome.result.prepared.device
+    for result in comparison.results:
+        plan = result.prepared.device
         rare = tuple(names[i] for i in np.flatnonzero(plan.arrivals.probability < HARDLY_EVER))
         if rare and plan.broadcasts:
-            found.setdefault(rare, []).append(outcome.result.scheme.title)
+            found.setdefault(rare, []).append(result.scheme.title)
     return found
 
 

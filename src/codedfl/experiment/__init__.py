@@ -11,7 +11,7 @@ Example:
 from codedfl.config._files import load_config, parse_config, parse_override, to_toml
 from codedfl.config._schema import Config
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._comparison import Comparison, Outcome
+from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._predictor import Predictor
 from codedfl.experiment._progress import Observer
 from codedfl.experiment._run import run
@@ -24,7 +24,6 @@ __all__ = [
     "Config",
     "Experiment",
     "Observer",
-    "Outcome",
     "Predictor",
     "RunFolder",
     "build_experiment",

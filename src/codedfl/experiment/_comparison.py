@@ -7,22 +7,7 @@ from dataclasses import dataclass
 from codedfl.config._schema import Config
 from codedfl.experiment._build import Experiment
 from codedfl.experiment._predictor import Predictor
-from codedfl.training import Evaluator, RunResult, Setting, StepSizeChoice
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One scheme of a comparison.
-
-    Args:
-        result: the run.
-        scale: its step size in units of ``1 / L``.
-        choice: how that was picked from the grid; None if it was given.
-    """
-
-    result: RunResult
-    scale: float
-    choice: StepSizeChoice | None
+from codedfl.training import Evaluator, RunResult, Setting
 
 
 @dataclass(frozen=True)
@@ -32,13 +17,13 @@ class Comparison:
     Args:
         experiment: configuration, data, fleet and code.
         evaluator: what measured the models, with the centralised reference.
-        outcomes: one for each scheme that ran, in the order of the configuration.
+        results: one per scheme that ran, in the order of the configuration.
         wall_time_s: real time that everything took, in this sitting.
     """
 
     experiment: Experiment
     evaluator: Evaluator
-    outcomes: tuple[Outcome, ...]
+    results: tuple[RunResult, ...]
     wall_time_s: float
 
     @property
@@ -54,13 +39,13 @@ class Comparison:
     @property
     def interrupted(self) -> bool:
         """Whether the user stopped the comparison before its end."""
-        return len(self.outcomes) < len(self.config.schemes) or any(
-            outcome.result.status == "interrupted" for outcome in self.outcomes
+        return len(self.results) < len(self.config.schemes) or any(
+            result.status == "interrupted" for result in self.results
         )
 
     def __getitem__(self, scheme: str) -> RunResult:
         """Return the run of a scheme by its name."""
-        results = {outcome.result.scheme.name: outcome.result for outcome in self.outcomes}
+        results = {result.scheme.name: result for result in self.results}
         if scheme not in results:
             raise KeyError(f"{scheme!r} is not one of the schemes that ran: {', '.join(results) or 'none'}")
         return results[scheme]

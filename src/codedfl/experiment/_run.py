@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from codedfl.config._schema import Config
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._comparison import Comparison, Outcome
+from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._progress import Observer
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.schemes import make_scheme
@@ -21,6 +22,7 @@ from codedfl.training import (
     PreparedScheme,
     Progress,
     Recorder,
+    RunResult,
     Scheme,
     Search,
     Setting,
@@ -88,17 +90,17 @@ class _Runner:
         schemes = [make_scheme(name, self.config.options.get(name)) for name in self.config.schemes]
         for scheme in schemes:
             check_rounds(self.config, scheme, experiment.setting)
-        outcomes: list[Outcome] = []
+        results: list[RunResult] = []
         try:
             choices = self._step_sizes(schemes, experiment.setting)
             for scheme, choice in zip(schemes, choices, strict=True):
-                outcomes.append(self._outcome(scheme, choice, experiment, evaluator))
-                self.observer.on_outcome(outcomes[-1].result)
-                if outcomes[-1].result.status == "interrupted":
+                results.append(self._outcome(scheme, choice, experiment, evaluator))
+                self.observer.on_outcome(results[-1])
+                if results[-1].status == "interrupted":
                     break
         except StopTraining:
             pass  # while choosing a step size: what is done is kept
-        comparison = Comparison(experiment, evaluator, tuple(outcomes), time.perf_counter() - began)
+        comparison = Comparison(experiment, evaluator, tuple(results), time.perf_counter() - began)
         if self.folder:
             self.folder.write_results(comparison)
         return comparison
@@ -125,7 +127,7 @@ class _Runner:
 
     def _outcome(
         self, scheme: Scheme, choice: StepSizeChoice | None, experiment: Experiment, evaluator: Evaluator
-    ) -> Outcome:
+    ) -> RunResult:
         """Train one scheme, from its checkpoint if there is one."""
         scale = choice.scale if choice else float(self.config.learning_rate.scale)
         self.observer.on_stage(f"preparing {scheme.title}")
@@ -138,7 +140,7 @@ class _Runner:
             resume = load_checkpoint(path, prepared, fingerprint) if path.exists() else None
         callbacks = (*self.callbacks, *self.observer.callbacks(scheme), *records)
         (result,) = train_together([entrant_of(self.config, prepared, scale, evaluator, callbacks, resume)])
-        return Outcome(result, scale, choice)
+        return replace(result, scale=scale, choice=choice)
 
 
 def rounds_of(config: Config, prepared: PreparedScheme) -> int:

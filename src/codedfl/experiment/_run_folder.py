@@ -125,11 +125,11 @@ class RunFolder:
         write_atomically(self.path / "summary.json", json.dumps(summarise(comparison), indent=2))
         write_atomically(self.path / "curves.csv", curves_csv(comparison))
         write_atomically(self.path / "versions.json", json.dumps(_versions(comparison), indent=2))
-        if comparison.outcomes:
+        if comparison.results:
             write_atomically(self.path / "curves.png", draw_curves(comparison, clock="training"))
             write_atomically(self.path / "curves-charged.png", draw_curves(comparison, clock="everything"))
-        for outcome in comparison.outcomes:
-            name = outcome.result.scheme.name
+        for result in comparison.results:
+            name = result.scheme.name
             comparison.predictor(name).save(self.path / "models" / f"{name}.npz")
 
 
@@ -150,7 +150,7 @@ def _number(value: float | None, missing: float) -> float:
 
 def curves_csv(comparison: Comparison) -> str:
     """Return all learning curves as CSV, one row an evaluation."""
-    return curves_to_csv((outcome.result.scheme.name, outcome.result.curve) for outcome in comparison.outcomes)
+    return curves_to_csv((result.scheme.name, result.curve) for result in comparison.results)
 
 
 def _versions(comparison: Comparison) -> dict[str, object]:

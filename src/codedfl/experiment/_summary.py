@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from codedfl._version import __version__
-from codedfl.experiment._comparison import Comparison, Outcome
+from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.training import Ledger, RunResult
 
@@ -44,7 +44,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             "smoothness": setting.gram.smoothness,
             "incentive": _incentive(comparison),
             "centralised": {metric: reference.score, "loss": reference.loss} if reference else None,
-            "schemes": [summarise_outcome(comparison, outcome) for outcome in comparison.outcomes],
+            "schemes": [summarise_result(comparison, result) for result in comparison.results],
             "devices": [
                 {
                     **asdict(device),
@@ -62,9 +62,9 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
     return summary
 
 
-def summarise_outcome(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
+def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any]:
     """Return what one scheme achieved and what it cost."""
-    result, metric = outcome.result, comparison.evaluator.metric
+    result, metric = result, comparison.evaluator.metric
     final, ledger = result.final, result.progress.ledger
     usable = result.status != "diverged"
     return {
@@ -88,9 +88,9 @@ def summarise_outcome(comparison: Comparison, outcome: Outcome) -> dict[str, Any
         **_costs(ledger),
         **privacy_of(result, comparison.config.privacy.delta),
         "step_size": result.learning_rate.initial,
-        "step_size_scale": outcome.scale,
-        "step_size_trials": [asdict(trial) for trial in outcome.choice.trials] if outcome.choice else None,
-        "step_size_at_edge_of_grid": outcome.choice.at_edge if outcome.choice else None,
+        "step_size_scale": result.scale,
+        "step_size_trials": [asdict(trial) for trial in result.choice.trials] if result.choice else None,
+        "step_size_at_edge_of_grid": result.choice.at_edge if result.choice else None,
         "wall_time_s": result.progress.wall_time_s,
     }
 

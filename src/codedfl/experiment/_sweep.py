@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from codedfl.coding import CodedData
 from codedfl.config._schema import Config
 from codedfl.experiment._build import Experiment, build_experiment, share_experiment
-from codedfl.experiment._comparison import Comparison, Outcome
+from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._progress import Observer
 from codedfl.experiment._run import check_rounds, entrant_of, search_of
 from codedfl.schemes import make_scheme
@@ -17,6 +17,7 @@ from codedfl.training import (
     Callback,
     Evaluator,
     PreparedScheme,
+    RunResult,
     Scheme,
     Setting,
     StepSizeChoice,
@@ -205,7 +206,7 @@ class _Family:
         choices = self._step_sizes()
         return [{name: choices[key] for name, key in own.items() if key in choices} for own in self.keys]
 
-    def _outcomes(self, evaluator: Evaluator) -> dict[Hashable, Outcome]:
+    def _outcomes(self, evaluator: Evaluator) -> dict[Hashable, RunResult]:
         runs = self.runs
         try:
             choices = self._step_sizes()
@@ -222,7 +223,7 @@ class _Family:
         outcomes = {}
         for key, result in zip(runs, train_together(entrants), strict=True):
             self.observer.on_outcome(result)
-            outcomes[key] = Outcome(result, scales[key], choices.get(key))
+            outcomes[key] = replace(result, scale=scales[key], choice=choices.get(key))
         return outcomes
 
     def _step_sizes(self) -> dict[Hashable, StepSizeChoice]:
@@ -246,10 +247,9 @@ class _Family:
         return choices
 
 
-def _in_setting(outcome: Outcome, setting: Setting) -> Outcome:
+def _in_setting(result: RunResult, setting: Setting) -> RunResult:
     """Return a shared outcome as that of the configuration that the setting belongs to."""
-    result = outcome.result
-    return replace(outcome, result=replace(result, prepared=replace(result.prepared, setting=setting)))
+    return replace(result, prepared=replace(result.prepared, setting=setting))
 
 
 class _Preparation:

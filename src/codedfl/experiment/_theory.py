@@ -68,7 +68,7 @@ class TheoryReport:
     @property
     def result(self) -> RunResult:
         """The run."""
-        return self.comparison.outcomes[0].result
+        return self.comparison.results[0]
 
     @property
     def samples(self) -> int:
@@ -177,9 +177,9 @@ def run_theory(
         )
     norms = _LargestNorm()
     comparison = run(config, experiment=experiment, observer=observer, callbacks=(*callbacks, norms))
-    if not comparison.outcomes or comparison.outcomes[0].result.status == "interrupted":
+    if not comparison.results or comparison.results[0].status == "interrupted":
         raise KeyboardInterrupt
-    result = comparison.outcomes[0].result
+    result = comparison.results[0]
     observer.on_stage("measuring the constants of Assumption 1")
     gram = setting.gram
     round = round.with_gram(gram)

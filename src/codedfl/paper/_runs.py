@@ -129,8 +129,8 @@ class Record:
     @classmethod
     def of(cls, comparison: Comparison) -> Record:
         """Keep what matters of a comparison with one scheme."""
-        (outcome,) = comparison.outcomes
-        result, ledger = outcome.result, outcome.result.progress.ledger
+        (result,) = comparison.results
+        ledger = result.progress.ledger
         reference = comparison.evaluator.reference
         return cls(
             config=comparison.config.model_dump(mode="json"),

@@ -47,7 +47,7 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
     """
     figure = new_figure(8, 4.8)
     axes = figure.add_subplot()
-    curves = [(outcome.result, _finite(outcome.result.curve)) for outcome in comparison.outcomes]
+    curves = [(result, _finite(result.curve)) for result in comparison.results]
     labels = [_draw_run(axes, result, curve, clock) for result, curve in curves if curve]
     reference = comparison.evaluator.reference
     if reference and math.isfinite(reference.score):

@@ -10,7 +10,7 @@ from codedfl.training._learning_rate import LearningRate
 from codedfl.training._ledger import Ledger
 from codedfl.training._loop import Entrant, StopTogether, rounds_within, train, train_together
 from codedfl.training._recording import Recorder, curves_to_csv
-from codedfl.training._result import Evaluation, Progress, RunResult, Status
+from codedfl.training._result import Evaluation, Progress, RunResult, Status, StepSizeChoice, Trial
 from codedfl.training._sampling import bernoulli_batches
 from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState
 from codedfl.training._server import CodedSGD, ParityGradient, ServerPlan, ServerWork
@@ -18,8 +18,6 @@ from codedfl.training._setting import Code, Setting
 from codedfl.training._steps import accumulate_gradients
 from codedfl.training._tuning import (
     Search,
-    StepSizeChoice,
-    Trial,
     choose_step_size,
     choose_step_sizes,
     validation_setting,

@@ -66,6 +66,39 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """One short run.
+
+    Args:
+        scale: the step size in units of ``1 / L``.
+        score: accuracy or R2 on the validation data; minus infinity if the run diverged.
+        loss: training loss of the last model, infinity if the run diverged.
+    """
+
+    scale: float
+    score: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class StepSizeChoice:
+    """The outcome of a search.
+
+    Args:
+        scale: the best step size, in units of ``1 / L``.
+        trials: every point of the grid, in its order.
+    """
+
+    scale: float
+    trials: tuple[Trial, ...]
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the best is the smallest or largest of the grid, so that a wider grid might do better."""
+        return self.scale in (min(t.scale for t in self.trials), max(t.scale for t in self.trials))
+
+
+@dataclass(frozen=True)
 class RunResult:
     """A finished run of one scheme.
 
@@ -73,11 +106,15 @@ class RunResult:
         prepared: the scheme, its setting and its coded data.
         learning_rate: the step sizes used.
         progress: state, charges and curve at the end.
+        scale: the step size in units of ``1 / L``; None if the caller gave an absolute one.
+        choice: the search that picked it from a grid; None if it was given.
     """
 
     prepared: PreparedScheme
     learning_rate: LearningRate
     progress: Progress
+    scale: float | None = None
+    choice: StepSizeChoice | None = None
 
     @property
     def status(self) -> Status:

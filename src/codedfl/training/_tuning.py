@@ -11,42 +11,9 @@ from codedfl.training._callbacks import Callback, StopTraining
 from codedfl.training._evaluation import Evaluator
 from codedfl.training._learning_rate import LearningRate
 from codedfl.training._loop import Entrant, StopTogether, train_together
-from codedfl.training._result import RunResult
+from codedfl.training._result import RunResult, StepSizeChoice, Trial
 from codedfl.training._scheme import PreparedScheme
 from codedfl.training._setting import Setting
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One short run.
-
-    Args:
-        scale: the step size in units of ``1 / L``.
-        score: accuracy or R2 on the validation data; minus infinity if the run diverged.
-        loss: training loss of the last model, infinity if the run diverged.
-    """
-
-    scale: float
-    score: float
-    loss: float
-
-
-@dataclass(frozen=True)
-class StepSizeChoice:
-    """The outcome of a search.
-
-    Args:
-        scale: the best step size, in units of ``1 / L``.
-        trials: every point of the grid, in its order.
-    """
-
-    scale: float
-    trials: tuple[Trial, ...]
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether the best is the smallest or largest of the grid, so that a wider grid might do better."""
-        return self.scale in (min(t.scale for t in self.trials), max(t.scale for t in self.trials))
 
 
 def validation_setting(setting: Setting, fraction: float = 0.1) -> Setting:
