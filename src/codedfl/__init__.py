@@ -14,9 +14,7 @@ from codedfl._version import __version__
 from codedfl.errors import InputError
 
 if TYPE_CHECKING:
-    from codedfl.experiment import Comparison, Config, Predictor, RunFolder, load_config, summarise
-    from codedfl.experiment._run import run
-    from codedfl.experiment._sweep import sweep
+    from codedfl.experiment import Comparison, Config, Predictor, RunFolder, load_config, run, summarise, sweep
     from codedfl.schemes import SCHEMES, make_scheme
 
 __all__ = [

@@ -11,6 +11,7 @@ from rich.text import Text
 from codedfl.cli.privacy_tables import audit_table, audit_warnings
 from codedfl.experiment import Config
 from codedfl.experiment._audit import Audit, run_audit
+from codedfl.progress import Progress as CoreProgress
 
 
 def audit_with_progress(config: Config, known_ratio: float | None) -> Audit:
@@ -20,10 +21,11 @@ def audit_with_progress(config: Config, known_ratio: float | None) -> Audit:
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("auditing", total=None)
 
-        def advance(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+        class Told(CoreProgress):
+            def update(self, name: str, done: float = 0, total: float | None = None, note: str = "") -> None:
+                progress.update(task, completed=done, total=total)
 
-        return run_audit(config, known_ratio=known_ratio, on_device=advance)
+        return run_audit(config, known_ratio=known_ratio, progress=Told())
 
 
 def print_audit(audit: Audit, folder: Path, console: Console) -> None:

@@ -61,7 +61,7 @@ def run_with_progress(folder: RunFolder, *, quiet: bool) -> Comparison:
     stop = StopOnInterrupt()
     console = Console(stderr=True)
     with stop.listening(), ProgressDisplay(console, verbose=not quiet) as display:
-        return run_comparison(folder.config, folder=folder, observer=display, callbacks=(stop,))
+        return run_comparison(folder.config, folder=folder, progress=display, callbacks=(stop,))
 
 
 def print_comparison(comparison: Comparison, folder: RunFolder, console: Console) -> None:

@@ -95,7 +95,7 @@ def theory(
             settled,
             radius=radius,
             constants=cast(Literal["auto", "exact", "cheap"], constants),
-            observer=display,
+            progress=display,
             callbacks=(stop,),
         )
     write_theory(report, folder)

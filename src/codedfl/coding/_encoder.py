@@ -8,14 +8,15 @@ import numpy as np
 
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding._gram import Rows
+from codedfl.identity import ByObject
 from codedfl.typing import FloatArray
 
 CODED_BLOCK = 512
 SAMPLE_BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class CodedData:
+@dataclass(frozen=True, eq=False)
+class CodedData(ByObject):
     """A coded dataset, of one device or summed over devices.
 
     Args:

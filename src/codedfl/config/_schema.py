@@ -12,6 +12,7 @@ from codedfl._messages import no_such_key
 from codedfl.config._noise_shorthand import expand_noise
 from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
 from codedfl.errors import InputError
+from codedfl.identity import NOT_IDENTITY
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import MAX_SEED
 
@@ -44,7 +45,11 @@ class DataConfig(Section):
         "digits",
         description="a named dataset (`codedfl datasets` lists them), a .npz, .csv or .parquet file, or a folder of .npy files",
     )
-    data_dir: Text = Field("", description="folder with the named datasets; empty for CODEDFL_DATA, else ./data")
+    data_dir: Text = Field(
+        "",
+        json_schema_extra=NOT_IDENTITY,
+        description="folder with the named datasets; empty for CODEDFL_DATA, else ./data",
+    )
     target: tuple[Text, ...] = Field(
         (), description="own files: target column(s), or the name of the target array in an .npz"
     )
@@ -173,7 +178,9 @@ class TrainingConfig(Section):
         0.0, description="project the model to this Frobenius norm after every round; 0 for no projection"
     )
     workers: CountOrZero = Field(
-        0, description="threads, which never change a result; 0 for one a core on large problems"
+        0,
+        json_schema_extra=NOT_IDENTITY,
+        description="threads, which never change a result; 0 for one a core on large problems",
     )
 
 

@@ -14,6 +14,7 @@ from codedfl.data._features import FeatureMap
 from codedfl.data._partition import Partition
 from codedfl.data._splits import require_fraction
 from codedfl.errors import InputError
+from codedfl.identity import ByObject
 from codedfl.typing import FloatArray, IntArray
 
 
@@ -33,7 +34,7 @@ class DeviceSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class Federation:
+class Federation(ByObject):
     """The data of N devices, contiguous per device, and the test set, after the feature map.
 
     The arrays are in memory, or mapped from files (see `open_federation`): no method but ``split_validation`` copies rows.

@@ -8,29 +8,27 @@ Example:
     'completed'
 """
 
-from codedfl.config._files import load_config, parse_config, parse_override, to_toml
-from codedfl.config._schema import Config
-from codedfl.experiment._build import Experiment, build_experiment
+from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
+from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._predictor import Predictor
-from codedfl.experiment._progress import Observer
-from codedfl.experiment._run import run
 from codedfl.experiment._run_folder import RunFolder, curves_csv
+from codedfl.experiment._runner import rounds_of, run, sweep, tune
 from codedfl.experiment._summary import summarise
-from codedfl.experiment._sweep import sweep, tune
 
 __all__ = [
     "Comparison",
     "Config",
     "Experiment",
-    "Observer",
     "Predictor",
     "RunFolder",
     "build_experiment",
     "curves_csv",
+    "family_key",
     "load_config",
     "parse_config",
     "parse_override",
+    "rounds_of",
     "run",
     "summarise",
     "sweep",

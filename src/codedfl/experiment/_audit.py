@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from codedfl.experiment._summary import plain
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import DeviceAudit, Upload, audit_device
+from codedfl.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def run_audit(
     config: Config,
     *,
     known_ratio: float | None = 0.9,
-    on_device: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Audit:
     """Audit what every device of a configuration that takes part would upload under SCFL or DP-CFL.
 
@@ -72,7 +72,7 @@ def run_audit(
         config: data, coded samples, noise and clipping.
         known_ratio: share of a device's samples that the attacker knows already; None to leave the attack out, which takes most
             of the time.
-        on_device: called with the number of devices done and their total.
+        progress: told how far the work is.
 
     Example:
         >>> from codedfl.experiment import load_config
@@ -80,6 +80,7 @@ def run_audit(
         >>> [device.name for device in audit.devices]
         ['device-01', 'device-02']
     """
+    progress = progress or Progress()
     experiment = build_experiment(config)
     setting = experiment.setting
     federation, code = setting.federation, setting.code
@@ -106,8 +107,7 @@ def run_audit(
                     rng=setting.streams.at("audit", device=int(i)),
                 )
             )
-            if on_device:
-                on_device(done + 1, len(uploading))
+            progress.update("auditing", done + 1, len(uploading))
     return Audit(experiment, tuple(audits), known_ratio)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from codedfl.config._schema import Config, IncentiveConfig
+from codedfl.config import Config, IncentiveConfig
 from codedfl.data import (
     Dataset,
     FeatureMap,
@@ -21,7 +21,17 @@ from codedfl.data import (
 from codedfl.data._memmap import is_federation_folder
 from codedfl.data._user_files import is_file_name
 from codedfl.errors import InputError
-from codedfl.fleet import Channel, Fleet, RoundTiming, Workload, bandwidth_for_straggler_ratio, draw_fleet, read_fleet
+from codedfl.fleet import (
+    Arrivals,
+    Channel,
+    Fleet,
+    RoundTiming,
+    Workload,
+    bandwidth_for_straggler_ratio,
+    draw_fleet,
+    read_fleet,
+)
+from codedfl.identity import identity
 from codedfl.incentive import (
     DeviceTraits,
     contract_for_budget,
@@ -31,7 +41,7 @@ from codedfl.incentive import (
 )
 from codedfl.parallel import Workers, available_cores
 from codedfl.streams import Streams
-from codedfl.training import Code, Setting, validation_setting
+from codedfl.training import Code, Setting
 from codedfl.typing import BoolArray, FloatArray
 
 LARGE_DIMENSION = 1000
@@ -43,28 +53,40 @@ FEATURE_DATASETS = ("cifar10-vgg",)
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a configuration describes, ready to train in.
+    """A configuration with its data loaded, ready to train.
 
     Args:
-        config: where it came from.
+        config: the configuration.
         setting: data, fleet, channel and code.
-        feature_map: from raw inputs to what the model sees, kept so that a model can be used later.
-        validation: for each fraction of rows that was held out to choose step sizes on, a setting without them; shared by all
-            experiments on the same data.
+        feature_map: from raw inputs to features, kept so that a model can be used later.
     """
 
     config: Config
     setting: Setting
     feature_map: FeatureMap
-    validation: dict[float, Setting] = field(default_factory=dict, compare=False, repr=False)
 
-    def held_out(self, fraction: float) -> Setting:
-        """Return the setting in which a fraction of every device's rows is held out as the test set."""
-        if fraction not in self.validation:
-            self.validation[fraction] = validation_setting(self.setting, fraction)
-            _ = self.validation[fraction].known_gram  # so that it is shared
-        first = self.validation[fraction]
-        return self.setting.with_federation(first.federation).sharing_gram(first)
+    def trace(self, scheme: str) -> Arrivals | None:  # noqa: ARG002
+        """Return the recorded arrivals that a scheme replays; None for the channel model."""
+        return None
+
+    def with_code_of(self, config: Config) -> Experiment:
+        """Return the experiment of another configuration in the same family (see `family_key`): only its code is built anew."""
+        code = _code(config, self.setting.federation.devices)
+        setting = replace(self.setting, code=code, server_batch=config.training.server_batch or None)
+        return replace(self, config=config, setting=setting)
+
+
+def family_key(config: Config) -> str:
+    """Return an identity of all that data, fleet, channel and clock depend on.
+
+    Every field of a configuration counts but those blanked out here, so a new one separates families until it is listed.
+    """
+    default = Config()
+    of_a_run = ("rounds", "total_time_s", "server_batch", "evaluations", "initial_std", "model_norm_bound")
+    training = config.training.model_copy(update={name: getattr(default.training, name) for name in of_a_run})
+    blanked = ("schemes", "coding", "privacy", "incentive", "learning_rate", "options")
+    shared = config.model_copy(update={name: getattr(default, name) for name in blanked} | {"training": training})
+    return identity((shared, config.training.workers, config.data.data_dir))
 
 
 def build_experiment(config: Config, *, like: Experiment | None = None) -> Experiment:
@@ -108,9 +130,7 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
         cohort=config.training.cohort or None,
         workers=Workers(config.training.workers or (available_cores() if large else 1)),
     )
-    if like is None:
-        return Experiment(config, setting, feature_map)
-    return Experiment(config, setting.sharing_gram(like.setting), feature_map, like.validation)
+    return Experiment(config, setting, feature_map)
 
 
 def _open(config: Config) -> tuple[Federation, FeatureMap]:
@@ -153,19 +173,6 @@ def _build(config: Config, streams: Streams) -> tuple[Federation, FeatureMap]:
         kind = "shards" if dataset.devices is None else "column"
     parts = partition(dataset, kind, config.data.devices, config.data.dirichlet_alpha, streams.at("partition"))
     return build_federation(dataset, feature_map, parts), feature_map
-
-
-def share_experiment(experiment: Experiment, config: Config) -> Experiment:
-    """Return what a configuration describes, with data, fleet and channel from one that has them in common.
-
-    Args:
-        experiment: of a configuration that differs at most in ``schemes``, ``coding``, ``incentive``, ``privacy``,
-            ``learning_rate``, ``options`` and what ``training`` says about rounds and the server.
-        config: the configuration.
-    """
-    setting = experiment.setting
-    code = _code(config, setting.federation.devices)
-    return replace(experiment, config=config, setting=setting.with_code(code, config.training.server_batch or None))
 
 
 def _load(config: Config, streams: Streams) -> Dataset:

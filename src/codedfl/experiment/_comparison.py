@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codedfl.config._schema import Config
+from codedfl.config import Config
 from codedfl.experiment._build import Experiment
 from codedfl.experiment._predictor import Predictor
 from codedfl.training import Evaluator, RunResult, Setting
@@ -19,12 +19,14 @@ class Comparison:
         evaluator: what measured the models, with the centralised reference.
         results: one per scheme that ran, in the order of the configuration.
         wall_time_s: real time that everything took, in this sitting.
+        remarks: what came up on the way and a reader should know.
     """
 
     experiment: Experiment
     evaluator: Evaluator
     results: tuple[RunResult, ...]
     wall_time_s: float
+    remarks: tuple[str, ...] = ()
 
     @property
     def config(self) -> Config:

@@ -7,14 +7,12 @@ import math
 import platform
 from contextlib import suppress
 from dataclasses import asdict
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from codedfl._version import __version__
-from codedfl.config._files import load_config, to_toml
-from codedfl.config._schema import Config
+from codedfl.config import Config, load_config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._summary import plain, summarise
@@ -87,13 +85,6 @@ class RunFolder:
                 (self.path / "config.toml").unlink(missing_ok=True)
                 for folder in (*subfolders, self.path):
                     folder.rmdir()
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of all that determines the results."""
-        values = self.config.model_dump(mode="json")
-        del values["training"]["workers"]
-        return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def checkpoint(self, scheme: str) -> Path:
         """Return where the checkpoint of a scheme is."""

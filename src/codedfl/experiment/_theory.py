@@ -11,11 +11,11 @@ from codedfl.config._schema import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import build_experiment
 from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._progress import Observer
-from codedfl.experiment._run import run
+from codedfl.experiment._runner import run
 from codedfl.experiment._summary import plain
 from codedfl.experiment._theory_points import READINGS, Knob, Point, TheoryOfRun
-from codedfl.fleet import AdaptiveBatchArrivals, FixedBatchArrivals
+from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, FixedBatchArrivals
+from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.theory import (
     Constants,
@@ -27,7 +27,7 @@ from codedfl.theory import (
     RoundVariance,
     measure_constants,
 )
-from codedfl.training import Callback, InverseProbability, PreparedScheme, Progress, RunResult
+from codedfl.training import Callback, InverseProbability, RunProgress, RunResult, Scheme, Setting
 from codedfl.typing import FloatArray
 
 MOST_EXACT_WORK = 2e10
@@ -143,7 +143,7 @@ def run_theory(
     *,
     radius: float | None = None,
     constants: Literal["auto", "exact", "cheap"] = "auto",
-    observer: Observer | None = None,
+    progress: Progress | None = None,
     callbacks: tuple[Callback, ...] = (),
 ) -> TheoryReport:
     """Train SCFL as configured and set theory beside the measurement.
@@ -152,7 +152,7 @@ def run_theory(
         config: data, fleet, code and training; its list of schemes does not matter.
         radius: ``phi`` of Assumption 1; unless given, twice the largest norm among the models of the run and ``W*``.
         constants: how the constants of Assumption 1 are measured; ``auto`` is exact unless that takes minutes.
-        observer: told about progress.
+        progress: told how far the work is.
         callbacks: added to the run.
 
     Raises:
@@ -165,29 +165,29 @@ def run_theory(
         >>> report.holds
         True
     """
-    observer = observer or Observer()
+    progress = progress or Progress()
     config = _for_theory(config)
-    observer.on_stage(f"loading {config.data.dataset}")
+    progress.update(f"loading {config.data.dataset}")
     experiment = build_experiment(config)
     scheme, setting = make_scheme("scfl", config.options.get("scfl")), experiment.setting
-    round = round_of(PreparedScheme(scheme, setting, scheme.device.plan(setting), None, (), None))
+    round = round_of(scheme, setting, scheme.device.plan(setting).arrivals)
     if setting.known_gram is None:
         raise InputError(
             f"features.dimension = {round.dimension} is too large to hold X^T X, which the theory needs: use fewer features."
         )
     norms = _LargestNorm()
-    comparison = run(config, experiment=experiment, observer=observer, callbacks=(*callbacks, norms))
+    comparison = run(config, experiment=experiment, progress=progress, callbacks=(*callbacks, norms))
     if not comparison.results or comparison.results[0].status == "interrupted":
         raise KeyboardInterrupt
     result = comparison.results[0]
-    observer.on_stage("measuring the constants of Assumption 1")
+    progress.update("measuring the constants of Assumption 1")
     gram = setting.gram
     round = round.with_gram(gram)
     phi = radius or ROOM * max(norms.largest, float(np.linalg.norm(gram.optimum)))
     exact = constants == "exact" or (constants == "auto" and round.devices * round.dimension**3 <= MOST_EXACT_WORK)
     measured = measure_constants(round.parts, phi, gram=gram, method="exact" if exact else "cheap")
     theory = TheoryOfRun(round, setting, measured, _step_sizes(result), np.asarray(norms.start, np.float64))
-    observer.on_stage("evaluating the theory")
+    progress.update("evaluating the theory")
     return TheoryReport(
         comparison=comparison,
         round=round,
@@ -202,9 +202,9 @@ def run_theory(
     )
 
 
-def round_of(prepared: PreparedScheme) -> Round:
+def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
     """Return the law of a round of SCFL in its setting."""
-    setting, arrivals, aggregation = prepared.setting, prepared.device.arrivals, prepared.scheme.aggregation
+    aggregation = scheme.aggregation
     if setting.cohort is not None:
         raise InputError(
             f"training.cohort = {setting.cohort}: the theory is about rounds in which every device is asked, so set it to 0."
@@ -212,7 +212,7 @@ def round_of(prepared: PreparedScheme) -> Round:
     if not isinstance(aggregation, InverseProbability) or not isinstance(
         arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
     ):
-        raise InputError(f"the theory is about SCFL, not about {prepared.scheme.title}: choose --scheme scfl.")
+        raise InputError(f"the theory is about SCFL, not about {scheme.title}: choose scfl.")
     code = setting.code
     if code.clip_norm is not None:
         raise InputError(
@@ -259,9 +259,9 @@ class _LargestNorm(Callback):
         self.largest = 0.0
         self.start: FloatArray = np.zeros((1, 1))
 
-    def on_start(self, progress: Progress, rounds: int) -> None:  # noqa: ARG002
+    def on_start(self, progress: RunProgress, rounds: int) -> None:  # noqa: ARG002
         self.start = progress.state.model
         self.largest = float(np.linalg.norm(self.start))
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         self.largest = max(self.largest, float(np.linalg.norm(progress.state.model)))

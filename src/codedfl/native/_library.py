@@ -1,4 +1,4 @@
-"""Finds and loads the compiled kernel."""
+"""Finds and loads the compiled kernel, and declares its structs and functions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,50 @@ import ctypes
 import os
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 LIBRARY = Path(__file__).resolve().parent / "_kernel.so"
 
 VERSION = 2
 """Must equal ``kernel_version`` in kernel.c."""
 
-_SIZE, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
+_SIZE, _WORD, _REAL, _ADDRESS = ctypes.c_int64, ctypes.c_uint64, ctypes.c_double, ctypes.c_void_p
+
+
+class KernelStart(ctypes.Structure):
+    """``model`` in kernel.c: where a model starts and how it moves."""
+
+    _fields_: ClassVar = [("start", _ADDRESS), ("step_size", _REAL), ("make_up", _REAL)]
+
+
+class KernelParty(ctypes.Structure):
+    """``party`` in kernel.c: the data of a device or the server, its batches, and the models that take the steps."""
+
+    _fields_: ClassVar = [
+        ("features", _ADDRESS),
+        ("labels", _ADDRESS),
+        ("item_bytes", _SIZE),
+        ("samples", _SIZE),
+        ("dimension", _SIZE),
+        ("outputs", _SIZE),
+        ("steps", _SIZE),
+        ("scale", _REAL),
+        ("rows", _ADDRESS),
+        ("ends", _ADDRESS),
+        ("key0", _WORD),
+        ("key1", _WORD),
+        ("device", _WORD),
+        ("round", _WORD),
+        ("probability", _REAL),
+        ("first_start", _SIZE),
+        ("starts", _SIZE),
+        ("totals", _ADDRESS),
+    ]
+
+
 _ARGUMENTS = {
-    "take_steps": [_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _ADDRESS],
-    "workspace_bytes": [_ADDRESS, _SIZE],
+    "take_steps": [ctypes.POINTER(KernelParty), _SIZE, ctypes.POINTER(KernelStart), ctypes.POINTER(_SIZE), _ADDRESS],
+    "workspace_bytes": [ctypes.POINTER(KernelParty), _SIZE],
 }
 
 
@@ -23,12 +57,13 @@ _ARGUMENTS = {
 def library() -> ctypes.CDLL | None:
     """Return the compiled kernel, or None if there is none or the environment variable CODEDFL_NATIVE is 0.
 
-    Calls into it release the interpreter lock.
+    Calls release the interpreter lock. CODEDFL_KERNEL names another library, such as one built with sanitizers.
     """
-    if os.environ.get("CODEDFL_NATIVE") == "0" or not LIBRARY.exists():
+    path = Path(os.environ.get("CODEDFL_KERNEL", LIBRARY))
+    if os.environ.get("CODEDFL_NATIVE") == "0" or not path.exists():
         return None
     try:
-        kernel = ctypes.CDLL(str(LIBRARY))
+        kernel = ctypes.CDLL(str(path))
         kernel.kernel_version.restype = _SIZE
         if kernel.kernel_version() != VERSION:
             return None
@@ -41,10 +76,10 @@ def library() -> ctypes.CDLL | None:
 
 
 def available() -> bool:
-    """Return whether the compiled kernel is used where it can be."""
+    """Return whether the compiled kernel is in use."""
     return library() is not None
 
 
 def backend() -> str:
-    """Return which backend computes gradient steps on sampled rows: ``native`` or ``numpy``."""
+    """Return the name of the backend that takes gradient steps on sampled rows: ``native`` or ``numpy``."""
     return "native" if available() else "numpy"

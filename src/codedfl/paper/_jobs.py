@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from codedfl.config._schema import DataConfig, FeaturesConfig
-from codedfl.experiment import Config, Experiment, build_experiment, parse_config, sweep, tune
-from codedfl.experiment._sweep import family_key
+from codedfl.experiment import Config, Experiment, build_experiment, family_key, parse_config, sweep, tune
 from codedfl.paper._measures import measure_attack, measure_limit
 from codedfl.paper._runs import Record, with_data_dir
 from codedfl.paper._tables import Row

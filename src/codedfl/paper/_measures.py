@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from codedfl.experiment import Experiment
-from codedfl.experiment._run import rounds_of
+from codedfl.experiment import Experiment, rounds_of
 from codedfl.paper._tables import Row
 from codedfl.privacy import attack_error
 from codedfl.schemes import make_scheme
@@ -78,6 +77,6 @@ def measure_limit(experiment: Experiment) -> list[Row]:
             "excess_loss": limit.gap / setting.gram.loss(setting.gram.optimum),
             "least_eigenvalue": limit.least_eigenvalue,
             "smoothness": setting.gram.smoothness,
-            "steps": setting.local_steps * rounds_of(config, prepared),
+            "steps": setting.local_steps * rounds_of(config, prepared.scheme, prepared.device),
         }
     ]

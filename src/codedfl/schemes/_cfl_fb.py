@@ -25,5 +25,4 @@ def cfl_fb(deadline: Literal["fixed", "free"] = "fixed", noise: bool = False) ->
         server=ParityGradient(),
         aggregation=Sum(),
         final="last",
-        summary="one full-batch gradient a round over an allocated load + gradient on weighted parity data",
     )

@@ -31,5 +31,4 @@ def codedfedl(mini_batches: int = 20, deadline: Literal["fixed", "free"] = "fixe
         server=ParityGradient(),
         aggregation=Sum(),
         final="last",
-        summary="one mini-batch gradient a round over an allocated load + gradient on weighted parity data",
     )

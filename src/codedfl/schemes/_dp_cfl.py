@@ -23,5 +23,4 @@ def dp_cfl() -> Scheme:
         server=CodedSGD(make_up=False),
         aggregation=Sum(),
         final="last",
-        summary="SGD at the server alone, on noisy coded data; no devices after the upload",
     )

@@ -27,5 +27,4 @@ def fedavg(batch: int | Literal["adaptive"] = "adaptive") -> Scheme:
         server=None,
         aggregation=Sum(),
         final="last",
-        summary="local SGD; the server adds up what arrives and ignores the rest",
     )

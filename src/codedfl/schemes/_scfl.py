@@ -32,7 +32,6 @@ def scfl(batch: int | Literal["adaptive"] = "adaptive", device_weight: float = 0
         server=CodedSGD(make_up=True),
         aggregation=InverseProbability(device_weight),
         final="average",
-        summary=f"local SGD ({batch} batch), weighted by 1/p, + debiased SGD on noisy coded data",
     )
 
 

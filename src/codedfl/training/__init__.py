@@ -1,24 +1,27 @@
 """Training: local steps, coded steps, aggregation and the round loop (Sec. III-B to III-D)."""
 
-from codedfl.training._aggregation import Aggregation, DeviceUpdate, InverseProbability, Sum
+from codedfl.training._aggregation import Aggregation, DeviceUpdate, InverseProbability, Round, Sum
 from codedfl.training._allocated import AllocatedGradient
-from codedfl.training._callbacks import Callback, StopOnDivergence, StopOnInterrupt, StopTraining
+from codedfl.training._callbacks import Callback, ReportProgress, StopOnDivergence, StopOnInterrupt, StopTraining
 from codedfl.training._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from codedfl.training._devices import DevicePlan, DeviceWork, Idle, LocalSGD
 from codedfl.training._evaluation import Evaluator, Reference
+from codedfl.training._gradients import accumulate_gradients
 from codedfl.training._learning_rate import LearningRate
 from codedfl.training._ledger import Ledger
-from codedfl.training._loop import Entrant, StopTogether, rounds_within, train, train_together
+from codedfl.training._lockstep import advance
+from codedfl.training._loop import StopTogether, rounds_within, train, train_together
 from codedfl.training._recording import Recorder, curves_to_csv
-from codedfl.training._result import Evaluation, Progress, RunResult, Status, StepSizeChoice, Trial
+from codedfl.training._result import Evaluation, RunProgress, RunResult, Status, StepSizeChoice, Trial
+from codedfl.training._run import Run
 from codedfl.training._sampling import bernoulli_batches
-from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState
+from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState, State
 from codedfl.training._server import CodedSGD, ParityGradient, ServerPlan, ServerWork
 from codedfl.training._setting import Code, Setting
-from codedfl.training._steps import accumulate_gradients
+from codedfl.training._stability import round_growth, unstable_steps
+from codedfl.training._steps import Start, Steps
 from codedfl.training._tuning import (
     Search,
-    choose_step_size,
     choose_step_sizes,
     validation_setting,
 )
@@ -35,7 +38,6 @@ __all__ = [
     "DevicePlan",
     "DeviceUpdate",
     "DeviceWork",
-    "Entrant",
     "Evaluation",
     "Evaluator",
     "Idle",
@@ -45,9 +47,12 @@ __all__ = [
     "LocalSGD",
     "ParityGradient",
     "PreparedScheme",
-    "Progress",
     "Recorder",
     "Reference",
+    "ReportProgress",
+    "Round",
+    "Run",
+    "RunProgress",
     "RunResult",
     "Scheme",
     "SchemeState",
@@ -55,8 +60,11 @@ __all__ = [
     "ServerPlan",
     "ServerWork",
     "Setting",
+    "Start",
+    "State",
     "Status",
     "StepSizeChoice",
+    "Steps",
     "StopOnDivergence",
     "StopOnInterrupt",
     "StopTogether",
@@ -65,14 +73,16 @@ __all__ = [
     "Trial",
     "UploadCost",
     "accumulate_gradients",
+    "advance",
     "bernoulli_batches",
-    "choose_step_size",
     "choose_step_sizes",
     "curves_to_csv",
     "load_checkpoint",
+    "round_growth",
     "rounds_within",
     "save_checkpoint",
     "train",
     "train_together",
+    "unstable_steps",
     "validation_setting",
 ]

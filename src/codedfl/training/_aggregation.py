@@ -1,7 +1,4 @@
-"""How the server combines what arrived with what it computed (Sec. III-D).
-
-An aggregation sees which device sent what. Updates are added in the order of the devices, whatever order they came in.
-"""
+"""How the server combines what arrived with what it computed (Sec. III-D)."""
 
 from __future__ import annotations
 
@@ -12,32 +9,41 @@ from typing import Protocol
 import numpy as np
 
 from codedfl.errors import InputError
+from codedfl.fleet import Attendance
 from codedfl.typing import BoolArray, FloatArray
 
 DeviceUpdate = tuple[int, FloatArray]
-"""The number of a device and the accumulated gradient that it sent."""
+"""The index of a device and the accumulated gradient that it sent."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What the server has at the end of a round.
+
+    Args:
+        number: ``k``.
+        step_size: ``eta_k``.
+        attendance: who was asked, who arrived, and with which batch.
+        arrival_probability: ``p_i``, (N,).
+        covered: whose data the coded dataset at the server stands for, (N,).
+        updates: what arrived, in the order of the devices. It can be read once, and is computed while it is read.
+        server_update: what the server computed on the coded data; None for nothing.
+    """
+
+    number: int
+    step_size: float
+    attendance: Attendance
+    arrival_probability: FloatArray
+    covered: BoolArray
+    updates: Iterable[DeviceUpdate]
+    server_update: FloatArray | None
 
 
 class Aggregation(Protocol):
     """A rule that makes one global update of many."""
 
-    def combine(
-        self,
-        device_updates: Iterable[DeviceUpdate],
-        server_update: FloatArray | None,
-        arrival_probability: FloatArray,
-        covered: BoolArray,
-        model: FloatArray,
-    ) -> FloatArray:
-        """Return the global update ``g(W_k)``.
-
-        Args:
-            device_updates: what arrived.
-            server_update: what the server computed; None for nothing.
-            arrival_probability: ``p_i``, (N,).
-            covered: whose data the server's coded dataset stands for, (N,).
-            model: ``W_k``.
-        """
+    def combine(self, round: Round, model: FloatArray) -> FloatArray:
+        """Return the global update ``g(W_k)``, of the shape and precision of ``model``."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +53,14 @@ class Sum:
     FedAvg has no server update, DP-CFL no device updates; CFL-FB and CodedFedL have both, weighted in the parity data.
     """
 
-    def combine(
-        self,
-        device_updates: Iterable[DeviceUpdate],
-        server_update: FloatArray | None,
-        arrival_probability: FloatArray,  # noqa: ARG002 (no reweighting)
-        covered: BoolArray,  # noqa: ARG002
-        model: FloatArray,
-    ) -> FloatArray:
+    def mean_weights(self, arrival_probability: FloatArray, covered: BoolArray) -> tuple[FloatArray, float]:  # noqa: ARG002
+        """Return what the update of each device and of the server count for on average: ``p_i`` and 1."""
+        return arrival_probability, 1.0
+
+    def combine(self, round: Round, model: FloatArray) -> FloatArray:
         """Return ``sum_i 1_i g_i + g_s``."""
-        total = np.zeros_like(model) if server_update is None else server_update.copy()
-        for _, update in device_updates:
+        total = np.zeros_like(model) if round.server_update is None else round.server_update.copy()
+        for _, update in round.updates:
             total += update
         return total
 
@@ -73,9 +76,11 @@ class InverseProbability:
         device_weight: ``w``, the share of the devices' part.
 
     Example:
+        >>> nobody_late = Attendance(np.array([1, 0, 1]), np.array([True, False, True]), np.zeros(3))
         >>> updates = [(0, np.array([[1.0]])), (2, np.array([[3.0]]))]
         >>> covered = np.array([True, True, True])
-        >>> InverseProbability().combine(updates, np.array([[10.0]]), np.array([0.5, 0.9, 1.0]), covered, np.zeros((1, 1)))
+        >>> round = Round(0, 0.1, nobody_late, np.array([0.5, 0.9, 1.0]), covered, updates, np.array([[10.0]]))
+        >>> InverseProbability().combine(round, np.zeros((1, 1)))
         array([[7.5]])
     """
 
@@ -85,19 +90,17 @@ class InverseProbability:
         if not 0.0 <= self.device_weight <= 1.0:
             raise InputError(f"device_weight = {self.device_weight} must be between 0 and 1.")
 
-    def combine(
-        self,
-        device_updates: Iterable[DeviceUpdate],
-        server_update: FloatArray | None,
-        arrival_probability: FloatArray,
-        covered: BoolArray,
-        model: FloatArray,
-    ) -> FloatArray:
+    def mean_weights(self, arrival_probability: FloatArray, covered: BoolArray) -> tuple[FloatArray, float]:
+        """Return what the update of each device and of the server count for on average: ``w_i`` and ``1 - w``."""
+        weights = np.where(covered, self.device_weight, 1.0)
+        return np.where(arrival_probability > 0, weights, 0.0), 1.0 - self.device_weight
+
+    def combine(self, round: Round, model: FloatArray) -> FloatArray:
         """Return ``sum_i w_i 1_i g_i / p_i + (1 - w) g_s``."""
         total = np.zeros_like(model)
-        for device, update in device_updates:
-            weight = self.device_weight if covered[device] else 1.0
-            total += total.dtype.type(weight / arrival_probability[device]) * update
-        if server_update is not None:
-            total += total.dtype.type(1.0 - self.device_weight) * server_update
+        for device, update in round.updates:
+            weight = self.device_weight if round.covered[device] else 1.0
+            total += total.dtype.type(weight / round.arrival_probability[device]) * update
+        if round.server_update is not None:
+            total += total.dtype.type(1.0 - self.device_weight) * round.server_update
         return total

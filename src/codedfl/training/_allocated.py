@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -11,12 +11,13 @@ import numpy as np
 
 from codedfl._validation import require_at_least
 from codedfl.coding import Rows
+from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.fleet import Arrivals, Attendance, FixedBatchArrivals, allocate, optimal_loads
 from codedfl.streams import Streams
 from codedfl.training._devices import DevicePlan
-from codedfl.training._setting import Setting
-from codedfl.training._work import Work
+from codedfl.training._setting import Setting, asking
+from codedfl.training._steps import Start, Steps
 from codedfl.typing import FloatArray, IntArray
 
 
@@ -45,7 +46,7 @@ class AllocatedGradient:
     def __post_init__(self) -> None:
         require_at_least("mini_batches", self.mini_batches, 1)
 
-    def plan(self, setting: Setting) -> DevicePlan:
+    def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
         """Solve the load allocation and cut the data."""
         if not setting.code.uploading.all():
             raise InputError(
@@ -73,13 +74,15 @@ class AllocatedGradient:
         )
         # Rows that the server has no time for are never made: they would cost upload and privacy for nothing.
         coded_rows = tuple(int(rows) for rows in np.minimum(coded, max(allocation.server_load, 1)))
-        return _AllocatedPlan(setting, cuts, _MiniBatchArrivals(setting, per_batch), coded_rows)
+        on_channel = _MiniBatchArrivals(per_batch, setting.streams, setting.cohort)
+        return _AllocatedPlan(setting.federation, setting.streams, cuts, per_batch, coded_rows, arrivals or on_channel)
 
 
 @dataclass(frozen=True)
 class _MiniBatchArrivals:
-    setting: Setting
     per_batch: tuple[FixedBatchArrivals, ...]
+    streams: Streams
+    cohort: int | None
 
     @property
     def duration_s(self) -> float:
@@ -92,43 +95,37 @@ class _MiniBatchArrivals:
         return mean
 
     def attend(self, round: int) -> Attendance:
-        everyone = self.per_batch[mini_batch_of(round, len(self.per_batch), self.setting.streams)]
-        return self.setting.asking(everyone).attend(round)
+        everyone = self.per_batch[mini_batch_of(round, len(self.per_batch), self.streams)]
+        return asking(everyone, self.cohort).attend(round)
 
 
 @dataclass(frozen=True)
 class _AllocatedPlan:
-    setting: Setting
+    federation: Federation
+    streams: Streams
     cuts: tuple[tuple[IntArray, ...], ...]
-    arrivals_by_batch: _MiniBatchArrivals
-    coded_rows: tuple[int, ...]
+    per_batch: tuple[FixedBatchArrivals, ...]
+    parity_rows: tuple[int, ...]
+    arrivals: Arrivals
     local_steps: int = 1
     broadcasts: bool = True
     coded_for_all: bool = False
 
-    @property
-    def arrivals(self) -> Arrivals:
-        return self.arrivals_by_batch
-
-    @property
-    def work_key(self) -> Hashable:
-        """Shared only with itself, by runs that differ in the step size."""
-        return id(self)
+    def coded_rows(self, coded_samples: int) -> tuple[int, ...]:  # noqa: ARG002 (the allocation has settled it)
+        return self.parity_rows
 
     def uncovered(self, device: int, batch: int) -> Rows:
         """Weight a point by ``sqrt(1 - P(T_i <= t*))`` if the device processes it, else by 1: over ``G``, the sum is unbiased."""
-        part, arrivals = self.cuts[device][batch], self.arrivals_by_batch.per_batch[batch]
+        part, loads = self.cuts[device][batch], self.per_batch[batch]
         weights = np.ones(len(part))
-        weights[: arrivals.batch_sizes[device]] = np.sqrt(1.0 - arrivals.probability[device])
-        rows = self.setting.rows(device)
-        return Rows(rows.features, rows.labels, weights, chosen=part)
+        weights[: loads.batch_sizes[device]] = np.sqrt(1.0 - loads.probability[device])
+        return Rows(*self.federation.device(device), weights, chosen=part)
 
-    def work(self, device: int, round: int, batch_size: int) -> Work:
-        mini_batches = len(self.coded_rows)
-        batch = mini_batch_of(round, mini_batches, self.setting.streams)
+    def mean_steps(self, device: int, starts: Sequence[Start]) -> None:
+        """Return None: the mean differs between mini-batches."""
+
+    def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
+        mini_batches = len(self.parity_rows)
+        batch = mini_batch_of(round, mini_batches, self.streams)
         processed = self.cuts[device][batch][:batch_size]
-        rows = self.setting.rows(device)
-        return Work(rows.features, rows.labels, [processed], scale=mini_batches)
-
-    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
-        return self.work(device, round, batch_size).update(model, step_size)
+        return Steps(*self.federation.device(device), [processed], mini_batches, starts)

@@ -10,7 +10,8 @@ from types import FrameType
 
 import numpy as np
 
-from codedfl.training._result import Evaluation, Progress, RunResult, Status
+from codedfl.progress import Progress
+from codedfl.training._result import Evaluation, RunProgress, RunResult, Status
 
 
 class StopTraining(Exception):  # noqa: N818 (a request, not an error)
@@ -29,10 +30,10 @@ class StopTraining(Exception):  # noqa: N818 (a request, not an error)
 class Callback:
     """Does nothing; subclasses override what they need."""
 
-    def on_start(self, progress: Progress, rounds: int) -> None:
+    def on_start(self, progress: RunProgress, rounds: int) -> None:
         """Run before the first round (of this sitting)."""
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         """Run after every round; may raise `StopTraining`."""
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
@@ -40,6 +41,36 @@ class Callback:
 
     def on_end(self, result: RunResult) -> None:
         """Run once at the end, however the run ended."""
+
+
+class ReportProgress(Callback):
+    """Reports the rounds of a run, and the score at each evaluation.
+
+    Args:
+        progress: whom to tell.
+        title: the name of the run.
+    """
+
+    def __init__(self, progress: Progress, title: str) -> None:
+        self.progress, self.title = progress, title
+        self.rounds, self.note = 0, ""
+
+    def on_start(self, progress: RunProgress, rounds: int) -> None:
+        """Begin a task of as many units as there are rounds."""
+        self.rounds = rounds
+        self.progress.update(self.title, progress.state.round, rounds)
+
+    def on_round(self, progress: RunProgress) -> None:
+        """Report the round."""
+        self.progress.update(self.title, progress.state.round, self.rounds, self.note)
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Remember the score."""
+        self.note = f"{evaluation.score:.4f}"
+
+    def on_end(self, result: RunResult) -> None:
+        """End the task."""
+        self.progress.close(self.title, "" if result.status == "completed" else result.status)
 
 
 class StopOnDivergence(Callback):
@@ -57,7 +88,7 @@ class StopOnDivergence(Callback):
         if not evaluation.last_loss <= self.loss_limit:
             raise StopTraining(f"diverged (training loss {evaluation.last_loss:.3g} a sample)", "diverged")
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         """Look for overflow."""
         if not np.isfinite(progress.state.model).all():
             raise StopTraining("diverged (the model is no longer finite)", "diverged")
@@ -69,7 +100,7 @@ class StopOnInterrupt(Callback):
     def __init__(self) -> None:
         self.requested = False
 
-    def on_round(self, progress: Progress) -> None:  # noqa: ARG002
+    def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
         """Stop if asked to."""
         if self.requested:
             raise StopTraining("stopped by the user")

@@ -3,73 +3,126 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from codedfl._reading import read_npz
 from codedfl.errors import InputError
 from codedfl.files import write_npz
+from codedfl.identity import identity
+from codedfl.native import backend
 from codedfl.training._callbacks import Callback
 from codedfl.training._ledger import Ledger
-from codedfl.training._result import Evaluation, Progress, RunResult, Status
-from codedfl.training._scheme import PreparedScheme, SchemeState
-from codedfl.typing import FloatArray
+from codedfl.training._result import Evaluation, RunProgress, RunResult, Status
+from codedfl.training._run import Run
+
+WORDS = ("fingerprint", "backend", "status", "message")
 
 
-def save_checkpoint(path: Path, progress: Progress, fingerprint: str) -> None:
+def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -> None:
     """Write everything that changes during a run to one ``.npz`` file, atomically and without pickle.
+
+    The state is written field by field, whatever its type.
 
     Args:
         path: where.
         progress: what.
         fingerprint: identifies the configuration; a checkpoint can only be resumed under the same one.
     """
-    arrays: dict[str, FloatArray] = {}
-    for prefix, record in (("state", progress.state), ("ledger", progress.ledger)):
-        for item in fields(record):
-            if item.name != "upload":  # the coded upload is made again from its random streams
-                arrays[f"{prefix}.{item.name}"] = np.asarray(getattr(record, item.name))
+    arrays: dict[str, Any] = {}
+    for prefix, record in (("state", progress.state), ("good", progress.good_state), ("ledger", progress.ledger)):
+        if record is not None:
+            for item in fields(record):  # type: ignore[arg-type]
+                if item.name != "upload":  # the coded upload is made again from its random streams
+                    arrays[f"{prefix}.{item.name}"] = np.asarray(getattr(record, item.name))
     arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
     arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
-    words = {"fingerprint": fingerprint, "status": progress.status, "message": progress.message}
-    write_npz(path, {**arrays, **{name: np.array(text) for name, text in words.items()}})
+    arrays["back_offs"] = np.asarray(progress.back_offs)
+    words = (fingerprint, backend(), progress.status, progress.message)
+    arrays |= {name: np.array(text) for name, text in zip(WORDS, words, strict=True)}
+    write_npz(Path(path), {**arrays, "checksum": np.array(identity(arrays))})
 
 
-def load_checkpoint(path: Path, prepared: PreparedScheme, fingerprint: str) -> Progress:
+def load_checkpoint(path: Path | str, run: Run, fingerprint: str) -> tuple[RunProgress, str]:
     """Read a checkpoint back.
 
+    Args:
+        path: the file.
+        run: the run to continue; its state before the first round says what the checkpoint must hold.
+        fingerprint: of the configuration.
+
+    Returns:
+        Where the run stood, and the backend that had computed it.
+
     Raises:
-        InputError: if the file cannot be read or belongs to another configuration.
+        InputError: if the file cannot be read, has been altered, or belongs to another configuration.
     """
+    path = Path(path)
     try:
-        arrays = read_npz(path, required=("fingerprint", "status", "message", "curve", "wall_time_s"), optional=None)
-        state = SchemeState(**_record("state", arrays))
-        ledger = Ledger(**_record("ledger", arrays), upload=prepared.upload_cost)
-        curve = [Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]]
-        status = cast(Status, str(arrays["status"]))
-        progress = Progress(state, ledger, curve, float(arrays["wall_time_s"]), status, str(arrays["message"]))
-    except (InputError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{str(path)!r} is not a readable checkpoint: delete it to start this scheme again."
-        ) from error
-    if str(arrays["fingerprint"]) != fingerprint:
-        raise InputError(
-            f"{str(path)!r} was written under another configuration: resume with the same one, or start anew elsewhere."
+        required = (*WORDS, "curve", "wall_time_s", "back_offs", "checksum")
+        arrays = read_npz(path, required=required, optional=None)
+        if str(arrays.pop("checksum")) != identity(arrays):
+            raise ValueError("its content does not match its checksum")
+        if str(arrays["fingerprint"]) != fingerprint:
+            raise InputError(
+                f"{str(path)!r} was written under another configuration: resume with the same one, or start anew elsewhere."
+            )
+        start = run.initial_state
+        ledger = _record("ledger", arrays, Ledger.opened(run.prepared), upload=run.prepared.upload_cost)
+        progress = RunProgress(
+            state=_record("state", arrays, start),
+            ledger=ledger,
+            curve=[Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]],
+            wall_time_s=float(arrays["wall_time_s"]),
+            status=_status(str(arrays["status"])),
+            message=str(arrays["message"]),
+            back_offs=int(arrays["back_offs"]),
+            good_state=_record("good", arrays, start) if any(name.startswith("good.") for name in arrays) else None,
         )
-    return progress
+        _require_consistent(progress, run)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError) and "another configuration" in str(error):
+            raise
+        raise InputError(
+            f"{str(path)!r} is not a usable checkpoint ({error}): delete it to start this scheme again."
+        ) from error
+    return progress, str(arrays["backend"])
 
 
-def _record(prefix: str, arrays: dict[str, FloatArray]) -> dict[str, Any]:
-    """Collect the fields of one record; zero-dimensional arrays become plain numbers again."""
-    start = f"{prefix}."
-    return {
-        name.removeprefix(start): value.item() if value.ndim == 0 else value
-        for name, value in arrays.items()
-        if name.startswith(start)
-    }
+def _record(prefix: str, arrays: Mapping[str, Any], like: Any, **others: Any) -> Any:
+    """Rebuild a record of the type, shapes and precisions of ``like``."""
+    values = dict(others)
+    for item in fields(like):
+        if item.name in others:
+            continue
+        value, expected = arrays[f"{prefix}.{item.name}"], np.asarray(getattr(like, item.name))
+        if value.shape != expected.shape or value.dtype.kind != expected.dtype.kind:
+            raise ValueError(f"{prefix}.{item.name} has shape {value.shape}, the run needs {expected.shape}")
+        plain = not isinstance(getattr(like, item.name), np.ndarray)
+        values[item.name] = value.item() if plain else value.astype(expected.dtype, copy=False)
+    return type(like)(**values)
+
+
+def _status(text: str) -> Status:
+    if text not in get_args(Status):
+        raise ValueError(f"there is no status {text!r}")
+    return cast(Status, text)
+
+
+def _require_consistent(progress: RunProgress, run: Run) -> None:
+    """Refuse a checkpoint that contradicts itself."""
+    rounds = progress.state.round
+    last = progress.curve[-1].round if progress.curve else 0
+    if not (0 <= last <= rounds <= run.rounds and progress.ledger.rounds == rounds):
+        raise ValueError(f"it is at round {rounds} of {run.rounds}, with {progress.ledger.rounds} charged")
+    if progress.status == "completed" and rounds < run.rounds:
+        raise ValueError(f"it claims to be completed after {rounds} of {run.rounds} rounds")
+    if not 0 <= progress.back_offs <= len(run.fallbacks):
+        raise ValueError(f"it has backed off {progress.back_offs} times")
 
 
 class Checkpoint(Callback):
@@ -81,11 +134,11 @@ class Checkpoint(Callback):
         every_s: seconds between checkpoints; 0 for after every round.
     """
 
-    def __init__(self, path: Path, fingerprint: str, every_s: float = 5.0) -> None:
-        self.path, self.fingerprint, self.every_s = path, fingerprint, every_s
+    def __init__(self, path: Path | str, fingerprint: str, every_s: float = 5.0) -> None:
+        self.path, self.fingerprint, self.every_s = Path(path), fingerprint, every_s
         self._written = time.monotonic()
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         """Write if it is time."""
         if time.monotonic() - self._written >= self.every_s:
             save_checkpoint(self.path, progress, self.fingerprint)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
 
 from codedfl._validation import require_at_least
 from codedfl.coding import Rows
+from codedfl.data import Federation
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, Attendance, FixedBatchArrivals
+from codedfl.streams import Streams
 from codedfl.training._sampling import sample_batches
 from codedfl.training._setting import Setting
-from codedfl.training._work import Work
+from codedfl.training._steps import Start, Steps
 from codedfl.typing import FloatArray
 
 
 class DevicePlan(Protocol):
-    """What the devices will do, settled before training."""
+    """What the devices will do, settled before training.
+
+    A plan is a frozen dataclass whose fields are what its steps depend on: runs whose plans have the same
+    `codedfl.identity.identity` share them in lock-step.
+    """
 
     @property
     def arrivals(self) -> Arrivals:
@@ -27,39 +32,34 @@ class DevicePlan(Protocol):
 
     @property
     def local_steps(self) -> int:
-        """``tau``, gradient steps in a round."""
+        """``tau``, gradient steps per round."""
 
     @property
     def broadcasts(self) -> bool:
         """Whether every device downloads the model in every round."""
 
     @property
-    def coded_rows(self) -> tuple[int, ...]:
-        """How many rows each coded batch has, if this scheme uploads any."""
-
-    @property
     def coded_for_all(self) -> bool:
         """Whether the (only) coded batch stands for every sample, with weight 1."""
 
-    @property
-    def work_key(self) -> Hashable:
-        """Equal for plans whose arrivals and ``work`` are the same in every round, so that it is done once for all of them."""
+    def coded_rows(self, coded_samples: int) -> tuple[int, ...]:
+        """Return the number of rows of each coded batch, given ``c``."""
 
     def uncovered(self, device: int, batch: int) -> Rows:
-        """Return the samples that a coded batch stands for, with a weight for what the device itself contributes."""
+        """Return the samples that a coded batch stands for, weighted by what the device itself fails to contribute."""
 
-    def work(self, device: int, round: int, batch_size: int) -> Work:
-        """Return the steps of a device in a round."""
+    def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
+        """Return the gradient steps of a device in a round."""
 
-    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
-        """Return the accumulated gradient that the device sends."""
+    def mean_steps(self, device: int, starts: Sequence[Start]) -> Steps | None:
+        """Return the steps of a device in expectation, without labels; None where rounds differ in more than their batches."""
 
 
 class DeviceWork(Protocol):
     """A rule by which devices work."""
 
-    def plan(self, setting: Setting) -> DevicePlan:
-        """Settle what the devices do in this setting."""
+    def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
+        """Settle what the devices do; ``arrivals`` replaces the channel model of the setting."""
 
 
 @dataclass(frozen=True)
@@ -76,74 +76,62 @@ class LocalSGD:
         if self.batch != "adaptive":
             require_at_least("batch", self.batch, 1)
 
-    def plan(self, setting: Setting) -> DevicePlan:
+    def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
         """Settle the batch rule and the arrival probabilities."""
+        return LocalSGDPlan(
+            setting.federation, setting.streams, setting.local_steps, arrivals or self._on_channel(setting)
+        )
+
+    def _on_channel(self, setting: Setting) -> Arrivals:
         timing, samples = setting.timing(), setting.federation.samples
         if self.batch == "adaptive":
-            return _LocalSGDPlan(setting, setting.asking(AdaptiveBatchArrivals(timing, samples, setting.streams)))
-        sizes = np.minimum(self.batch, samples)
-        return _LocalSGDPlan(setting, setting.asking(FixedBatchArrivals(timing, sizes, setting.streams)))
+            return setting.asking(AdaptiveBatchArrivals(timing, samples, setting.streams))
+        return setting.asking(FixedBatchArrivals(timing, np.minimum(self.batch, samples), setting.streams))
 
 
 @dataclass(frozen=True)
-class _LocalSGDPlan:
-    setting: Setting
+class LocalSGDPlan:
+    """Local SGD in a setting; the coded data stands for every sample."""
+
+    federation: Federation
+    streams: Streams
+    local_steps: int
     arrivals: Arrivals
     broadcasts: bool = True
     coded_for_all: bool = True
 
-    @property
-    def local_steps(self) -> int:
-        return self.setting.local_steps
-
-    @property
-    def coded_rows(self) -> tuple[int, ...]:
-        return (self.setting.code.coded_samples,)
-
-    @cached_property
-    def work_key(self) -> Hashable:
-        setting = self.setting
-        return type(self), setting.federation, setting.streams, self.local_steps, _arrivals_key(self.arrivals)
+    def coded_rows(self, coded_samples: int) -> tuple[int, ...]:
+        """Return one batch of ``c`` rows."""
+        return (coded_samples,)
 
     def uncovered(self, device: int, batch: int) -> Rows:  # noqa: ARG002 (there is one coded batch)
-        return self.setting.rows(device)
+        """Return all samples of the device."""
+        return Rows(*self.federation.device(device))
 
-    def work(self, device: int, round: int, batch_size: int) -> Work:
-        rows = self.setting.rows(device)
+    def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
+        """Return ``tau`` steps on Bernoulli batches, scaled by ``l_i / b``."""
+        features, labels = self.federation.device(device)
         batches = sample_batches(
-            self.setting.streams, "batch", len(rows), batch_size, self.local_steps, device=device, round=round
+            self.streams, "batch", len(features), batch_size, self.local_steps, device=device, round=round
         )
-        return Work(rows.features, rows.labels, batches, scale=len(rows) / batch_size)
+        return Steps(features, labels, batches, len(features) / batch_size, starts)
 
-    def update(self, device: int, round: int, batch_size: int, model: FloatArray, step_size: float) -> FloatArray:
-        return self.work(device, round, batch_size).update(model, step_size)
-
-
-def _arrivals_key(arrivals: Arrivals) -> Hashable:
-    """Return the same for arrivals that are sure to be the same in every round, though they are objects of their own."""
-    match arrivals:
-        case AdaptiveBatchArrivals():
-            return "adaptive", arrivals.timing, arrivals.samples.tobytes(), arrivals.streams
-        case FixedBatchArrivals():
-            return "fixed", arrivals.timing, arrivals.batch_sizes.tobytes(), arrivals.streams
-        case _Nobody():
-            return arrivals
-        case _:
-            return id(arrivals)
+    def mean_steps(self, device: int, starts: Sequence[Start]) -> Steps:
+        """Return ``tau`` steps on all rows."""
+        features, _ = self.federation.device(device)
+        no_labels = np.zeros((len(features), starts[0].model.shape[1]), features.dtype)
+        return Steps(features, no_labels, [None] * self.local_steps, 1.0, starts)
 
 
 @dataclass(frozen=True)
 class Idle:
     """Devices upload their coded data and do nothing more (DP-CFL)."""
 
-    def plan(self, setting: Setting) -> DevicePlan:
-        """Settle that nobody ever takes part in a round."""
-        return _IdlePlan(setting, _Nobody(setting.federation.devices, setting.deadline_s), broadcasts=False)
-
-
-@dataclass(frozen=True)
-class _IdlePlan(_LocalSGDPlan):
-    """The coded data stands for every sample, as in local SGD, but no device is ever asked for an update."""
+    def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
+        """Settle that nobody ever takes part in a round, whoever might arrive; the clock is that of ``arrivals``."""
+        duration_s = arrivals.duration_s if arrivals else setting.deadline_s
+        nobody = _Nobody(setting.federation.devices, duration_s)
+        return LocalSGDPlan(setting.federation, setting.streams, setting.local_steps, nobody, broadcasts=False)
 
 
 @dataclass(frozen=True)

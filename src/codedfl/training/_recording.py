@@ -10,7 +10,7 @@ from pathlib import Path
 
 from codedfl.files import write_atomically
 from codedfl.training._callbacks import Callback
-from codedfl.training._result import Evaluation, Progress
+from codedfl.training._result import Evaluation, RunProgress
 
 
 def curves_to_csv(curves: Iterable[tuple[str, Iterable[Evaluation]]]) -> str:
@@ -39,9 +39,9 @@ class Recorder(Callback):
 
     def __init__(self, path: Path, scheme: str) -> None:
         self.path, self.scheme = path, scheme
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
 
-    def on_start(self, progress: Progress, rounds: int) -> None:  # noqa: ARG002
+    def on_start(self, progress: RunProgress, rounds: int) -> None:  # noqa: ARG002
         """Remember where the curve grows, and write what there is of it."""
         self._progress = progress
         self._write()

@@ -7,7 +7,7 @@ from typing import Literal
 
 from codedfl.training._learning_rate import LearningRate
 from codedfl.training._ledger import Ledger
-from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState
+from codedfl.training._scheme import PreparedScheme, Scheme, State
 from codedfl.typing import FloatArray
 
 Status = Literal["running", "completed", "diverged", "interrupted"]
@@ -45,7 +45,7 @@ class Evaluation:
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """Everything that changes during a run, and all that a checkpoint holds.
 
     Args:
@@ -54,15 +54,19 @@ class Progress:
         curve: the evaluations so far.
         wall_time_s: real time spent training, over all sittings.
         status: ``running`` until the run has ended.
-        message: what happened, when it did not complete.
+        message: what happened, when it did not complete as planned.
+        back_offs: how often the run diverged and went on with a smaller step size.
+        good_state: the state to return to then.
     """
 
-    state: SchemeState
+    state: State
     ledger: Ledger
     curve: list[Evaluation] = field(default_factory=list)
     wall_time_s: float = 0.0
     status: Status = "running"
     message: str = ""
+    back_offs: int = 0
+    good_state: State | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class RunResult:
 
     prepared: PreparedScheme
     learning_rate: LearningRate
-    progress: Progress
+    progress: RunProgress
     scale: float | None = None
     choice: StepSizeChoice | None = None
 

@@ -9,7 +9,6 @@ from typing import SupportsIndex, overload
 
 import numpy as np
 
-from codedfl import native
 from codedfl.streams import Streams
 from codedfl.typing import IntArray
 
@@ -27,7 +26,7 @@ def sample_batches(
     device: int = 0,
     round: int = 0,
 ) -> Sequence[Batch]:
-    """Sample the batches of the stream (purpose, device, round), as ``bernoulli_batches`` does and with the same rows.
+    """Sample the batches of the stream (purpose, device, round): the same rows as ``bernoulli_batches``, drawn when needed.
 
     Example:
         >>> batches = sample_batches(Streams(7), "batch", 6, 2, 2, device=3, round=10)
@@ -42,7 +41,7 @@ def sample_batches(
 
 @dataclass(eq=False)
 class BernoulliBatches(Sequence[Batch]):
-    """Batches that are drawn when they are looked at: the compiled kernel draws them itself."""
+    """Batches that are drawn on first access: the compiled kernel draws them itself, from ``key``, ``device`` and ``round``."""
 
     streams: Streams
     purpose: str
@@ -53,10 +52,14 @@ class BernoulliBatches(Sequence[Batch]):
     round: int
 
     @property
-    def draws(self) -> native.Draws:
-        """How the kernel draws these batches."""
-        key, probability = self.streams.key(self.purpose), self.batch_size / self.samples
-        return native.Draws(key, self.device, self.round, probability, self.steps)
+    def key(self) -> tuple[int, int]:
+        """The Philox key of the stream."""
+        return self.streams.key(self.purpose)
+
+    @property
+    def probability(self) -> float:
+        """The probability that a row is in a batch."""
+        return self.batch_size / self.samples
 
     @cached_property
     def _drawn(self) -> list[Batch]:
@@ -79,7 +82,7 @@ class BernoulliBatches(Sequence[Batch]):
 def bernoulli_batches(rng: np.random.Generator, samples: int, batch_size: int, steps: int) -> list[Batch]:
     """Sample the batch of each step: every row is in it with probability ``b / l``, independently.
 
-    The diagonal of ``S_{k,u}`` in the paper is Bern(b / l); here are the indices of its ones. The draws do not depend
+    The diagonal of ``S_{k,u}`` in the paper is Bern(b / l); this returns the indices of its ones. The draws do not depend
     on ``b``, so a larger batch contains a smaller one drawn from the same stream.
 
     Args:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from codedfl.coding import CodedData
-from codedfl.training._aggregation import Aggregation
+from codedfl.errors import InputError
+from codedfl.fleet import Arrivals
+from codedfl.training._aggregation import Aggregation, Round
 from codedfl.training._devices import DevicePlan, DeviceWork
 from codedfl.training._server import ServerPlan, ServerWork
-from codedfl.training._setting import Setting
+from codedfl.training._setting import Code, Setting
 from codedfl.training._uploads import CodedUpload, UploadCost
 from codedfl.typing import FloatArray
 
 
+class State(Protocol):
+    """What a scheme keeps between rounds: any frozen dataclass of arrays and numbers with these two fields.
+
+    A checkpoint saves it field by field, whatever else it holds.
+    """
+
+    @property
+    def round(self) -> int:
+        """``k``, rounds completed."""
+
+    @property
+    def model(self) -> FloatArray:
+        """``W_k``, the model that devices start the next round from."""
+
+
 @dataclass(frozen=True)
 class SchemeState:
-    """What the server keeps between rounds, all of it saved in a checkpoint.
+    """The last iterate, and what its step-weighted average needs.
 
     Args:
         round: ``k``, rounds completed.
@@ -32,11 +50,6 @@ class SchemeState:
     weighted_sum: FloatArray
     step_sum: float
 
-    @classmethod
-    def initial(cls, model: FloatArray) -> SchemeState:
-        """Return the state before the first round, at ``W_0``."""
-        return cls(0, model, np.zeros(model.shape), 0.0)
-
     @property
     def average(self) -> FloatArray:
         """``sum_k eta_k W_k / sum_k eta_k``, the step-weighted average that SCFL returns (Sec. III-D)."""
@@ -45,27 +58,40 @@ class SchemeState:
         averaged: FloatArray = (self.weighted_sum / self.step_sum).astype(self.model.dtype)
         return averaged
 
-    def moved(self, update: FloatArray, step_size: float, norm_bound: float | None = None) -> SchemeState:
-        """Return the state after ``W_{k+1} = W_k - eta_k g(W_k)``, projected to ``||W||_F <= norm_bound`` if there is one."""
-        model = self.model - self.model.dtype.type(step_size) * update
-        if norm_bound is not None:
-            model *= model.dtype.type(min(1.0, norm_bound / max(float(np.linalg.norm(model)), 1e-300)))
-        return SchemeState(self.round + 1, model, self.weighted_sum + step_size * self.model, self.step_sum + step_size)
-
 
 @dataclass(frozen=True)
 class Scheme:
     """A training scheme.
 
+    The server's part has the shape ``init(setting, model) -> state`` and ``apply(state, round) -> state, diagnostics``. The
+    default is plain SGD with an average of the iterates. A scheme that keeps more (momentum, a preconditioner, a control variate
+    per device, estimates of the arrival probabilities) is a subclass that overrides these two and returns its own state.
+
     Args:
-        name: what the command line calls it.
-        title: what a figure calls it.
+        name: its name on the command line.
+        title: its name in a figure.
         upload: what devices upload first; None for nothing.
         device: what a device computes in a round.
         server: what the server computes in a round; None for nothing.
         aggregation: how both are combined.
-        final: which model the scheme returns, the step-weighted ``average`` or the ``last`` iterate.
-        summary: one line for a person who chooses.
+        final: the model that the scheme returns, the step-weighted ``average`` or the ``last`` iterate.
+
+    Example:
+        Server momentum is a scheme of two methods and one more field of state:
+
+        >>> from codedfl.schemes import fedavg
+        >>> @dataclass(frozen=True)
+        ... class MomentumState(SchemeState):
+        ...     velocity: FloatArray
+        >>> @dataclass(frozen=True)
+        ... class Momentum(Scheme):
+        ...     def init(self, setting, model):
+        ...         return MomentumState(**vars(super().init(setting, model)), velocity=np.zeros_like(model))
+        ...     def apply(self, state, round):
+        ...         velocity = 0.9 * state.velocity + self.aggregation.combine(round, state.model)
+        ...         return replace(self.moved(state, velocity, round.step_size), velocity=velocity), {}
+        >>> Momentum(**vars(fedavg())).title
+        'FedAvg'
     """
 
     name: str
@@ -75,21 +101,74 @@ class Scheme:
     server: ServerWork | None
     aggregation: Aggregation
     final: Literal["average", "last"]
-    summary: str
 
-    def prepare(self, setting: Setting) -> PreparedScheme:
-        """Do everything that comes before the first round: plan the work, encode, upload."""
-        device = self.device.plan(setting)
-        coded, cost = self.upload.prepare(setting, device) if self.upload else ((), None)
-        server = self.server.plan(setting, coded) if self.server else None
-        return PreparedScheme(self, setting, device, server, coded, cost)
+    def init(self, setting: Setting, model: FloatArray) -> Any:  # noqa: ARG002 (for schemes that need more)
+        """Return the state before the first round, at ``W_0``."""
+        return SchemeState(0, model, np.zeros(model.shape), 0.0)
 
-    def final_model(self, state: SchemeState) -> FloatArray:
+    def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
+        """Return the state after ``W_{k+1} = W_k - eta_k g(W_k)``, and numbers worth watching."""
+        return self.moved(state, self.aggregation.combine(round, state.model), round.step_size), {}
+
+    def moved(self, state: Any, update: FloatArray, step_size: float) -> Any:
+        """Return the state after a step along ``-update``, with the average kept up to date."""
+        return replace(
+            state,
+            round=state.round + 1,
+            model=state.model - state.model.dtype.type(step_size) * update,
+            weighted_sum=state.weighted_sum + step_size * state.model,
+            step_sum=state.step_sum + step_size,
+        )
+
+    def final_model(self, state: Any) -> FloatArray:
         """Return the model that the scheme would hand over now."""
-        return state.average if self.final == "average" else state.model
+        model: FloatArray = state.average if self.final == "average" else state.model
+        return model
+
+    def prepare(
+        self, setting: Setting, *, arrivals: Arrivals | None = None, plan: DevicePlan | None = None
+    ) -> PreparedScheme:
+        """Do everything that comes before the first round: plan the work, encode, upload.
+
+        Args:
+            setting: data, fleet, channel, code.
+            arrivals: who makes the deadline (a recorded trace, a network); the setting's channel model unless given.
+            plan: what the devices do, if it has been settled already.
+        """
+        if arrivals is not None and len(arrivals.probability) != setting.federation.devices:
+            raise InputError(
+                f"the arrivals describe {len(arrivals.probability)} device(s) but the data has {setting.federation.devices}:"
+                " they must agree."
+            )
+        plan = plan or self.device.plan(setting, arrivals)
+        coded, cost = self.upload.prepare(setting, plan) if self.upload else ((), None)
+        return self.prepared(setting, plan, coded, cost)
+
+    def prepared(
+        self, setting: Setting, plan: DevicePlan, coded: tuple[CodedData, ...], cost: UploadCost | None
+    ) -> PreparedScheme:
+        """Return the scheme ready for its rounds, given the coded data at the server."""
+        server = self.server.plan(setting, coded) if self.server else None
+        return PreparedScheme(self, setting, plan, server, coded, cost)
+
+    def depends_on(self, setting: Setting) -> Setting:
+        """Return the setting with everything blanked out that this scheme does not look at.
+
+        Runs with the same identity of scheme and of this are the same run: FedAvg at two noise levels, say.
+        """
+        code = setting.code
+        unused: dict[str, Any] = {}
+        if self.upload is None:
+            unused = {"code": Code(1, 0 * code.noise_variance, 0 * code.noise_variance, participants=code.participants)}
+        elif not self.upload.noise:
+            blank = 0 * code.noise_variance
+            unused = {"code": replace(code, noise_variance=blank, label_noise_variance=blank)}
+        if self.server is None:
+            unused["server_batch"] = None
+        return replace(setting, **unused)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PreparedScheme:
     """A scheme in a setting, ready for its rounds.
 
@@ -98,7 +177,7 @@ class PreparedScheme:
         setting: data, fleet, channel, code.
         device: what the devices do.
         server: what the server does.
-        coded: the coded data at the server, one entry a coded batch.
+        coded: the coded data at the server, one entry per coded batch.
         upload_cost: what the upload cost; None without one.
     """
 
@@ -108,3 +187,8 @@ class PreparedScheme:
     server: ServerPlan | None
     coded: tuple[CodedData, ...]
     upload_cost: UploadCost | None
+
+    @property
+    def model_shape(self) -> tuple[int, int]:
+        """The shape of the model, ``(d, o)``."""
+        return self.setting.federation.dimension, self.setting.federation.outputs

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from codedfl.coding import CodedData
+from codedfl.identity import NOT_IDENTITY
+from codedfl.streams import Streams
 from codedfl.training._allocated import mini_batch_of
 from codedfl.training._sampling import sample_batches
 from codedfl.training._setting import Setting
-from codedfl.training._work import Work
-from codedfl.typing import FloatArray
+from codedfl.training._steps import Start, Steps
 
 
 class ServerPlan(Protocol):
-    """What the server will do, settled before training."""
+    """What the server will do, settled before training.
+
+    A plan is a frozen dataclass whose fields are what its steps depend on: runs whose plans have the same
+    `codedfl.identity.identity` share them in lock-step, each with its own make-up term.
+    """
+
+    @property
+    def make_up(self) -> float:
+        """``sigma^2`` of the make-up term, 0 for none."""
 
     def samples_processed(self, round: int) -> float:
         """Return the (expected) number of coded samples processed in a round, over all its steps."""
 
-    @property
-    def work_key(self) -> Hashable:
-        """Equal for plans whose ``work`` is the same in every round, so that it is done once for all of them."""
+    def steps(self, round: int, starts: Sequence[Start]) -> Steps:
+        """Return the gradient steps of a round."""
 
-    @property
-    def make_up(self) -> float:
-        """``sigma^2`` of the make-up term, 0 for none; plans of equal ``work_key`` may differ in it."""
-
-    def work(self, round: int) -> Work:
-        """Return the steps of a round."""
-
-    def update(self, round: int, model: FloatArray, step_size: float) -> FloatArray:
-        """Return the accumulated gradient on the coded data."""
+    def mean_steps(self, starts: Sequence[Start]) -> Steps | None:
+        """Return the steps in expectation, without labels; None where rounds differ in more than their batches."""
 
 
 class ServerWork(Protocol):
@@ -47,8 +50,8 @@ class CodedSGD:
     """``tau`` steps of SGD on Bernoulli batches of the coded data, (4) in the paper.
 
     Args:
-        make_up: whether each gradient gets the make-up term ``g_o(W) = -sigma^2 W`` that removes the bias of the noise. SCFL has
-            it, DP-CFL does not.
+        make_up: whether each gradient gets the make-up term ``g_o(W) = -sigma^2 W``, which removes the bias of the noise. SCFL
+            has it, DP-CFL does not.
     """
 
     make_up: bool = True
@@ -57,31 +60,35 @@ class CodedSGD:
         """Settle the batch ``b_s``: as large as the deadline allows, unless the setting fixes it."""
         (data,) = coded
         return _CodedSGDPlan(
-            setting, data, setting.server_batch_of(len(data)), data.noise_variance if self.make_up else 0.0
+            data,
+            setting.server_batch_of(len(data)),
+            setting.streams,
+            setting.local_steps,
+            data.noise_variance if self.make_up else 0.0,
         )
 
 
 @dataclass(frozen=True)
 class _CodedSGDPlan:
-    setting: Setting
     coded: CodedData
     batch: int
-    make_up: float
+    streams: Streams
+    local_steps: int
+    make_up: float = field(metadata=NOT_IDENTITY)
 
     def samples_processed(self, round: int) -> float:  # noqa: ARG002 (every round is the same)
-        return float(self.batch * self.setting.local_steps)
+        return float(self.batch * self.local_steps)
 
-    @property
-    def work_key(self) -> Hashable:
-        return type(self), id(self.coded), self.batch, self.setting.streams, self.setting.local_steps
+    def steps(self, round: int, starts: Sequence[Start]) -> Steps:
+        batches = sample_batches(
+            self.streams, "server-batch", len(self.coded), self.batch, self.local_steps, round=round
+        )
+        return Steps(self.coded.features, self.coded.labels, batches, 1.0 / self.batch, starts)
 
-    def work(self, round: int) -> Work:
-        streams, steps = self.setting.streams, self.setting.local_steps
-        batches = sample_batches(streams, "server-batch", len(self.coded), self.batch, steps, round=round)
-        return Work(self.coded.features, self.coded.labels, batches, scale=1.0 / self.batch)
-
-    def update(self, round: int, model: FloatArray, step_size: float) -> FloatArray:
-        return self.work(round).update(model, step_size, self.make_up)
+    def mean_steps(self, starts: Sequence[Start]) -> Steps:
+        rows = self.coded.features
+        no_labels = np.zeros((len(rows), starts[0].model.shape[1]), rows.dtype)
+        return Steps(rows, no_labels, [None] * self.local_steps, 1.0 / len(rows), starts)
 
 
 @dataclass(frozen=True)
@@ -93,28 +100,24 @@ class ParityGradient:
 
     def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
         """Settle which parity data there is."""
-        return _ParityPlan(setting, coded)
+        return _ParityPlan(coded, setting.streams)
 
 
 @dataclass(frozen=True)
 class _ParityPlan:
-    setting: Setting
     coded: tuple[CodedData, ...]
-    make_up: float = 0.0
+    streams: Streams
+    make_up: float = field(default=0.0, metadata=NOT_IDENTITY)
 
     def _of(self, round: int) -> CodedData:
-        return self.coded[mini_batch_of(round, len(self.coded), self.setting.streams)]
+        return self.coded[mini_batch_of(round, len(self.coded), self.streams)]
 
     def samples_processed(self, round: int) -> float:
         return float(len(self._of(round)))
 
-    @property
-    def work_key(self) -> Hashable:
-        return type(self), tuple(id(parity) for parity in self.coded), self.setting.streams
-
-    def work(self, round: int) -> Work:
+    def steps(self, round: int, starts: Sequence[Start]) -> Steps:
         parity = self._of(round)
-        return Work(parity.features, parity.labels, [None], scale=len(self.coded) / len(parity))
+        return Steps(parity.features, parity.labels, [None], len(self.coded) / len(parity), starts)
 
-    def update(self, round: int, model: FloatArray, step_size: float) -> FloatArray:
-        return self.work(round).update(model, step_size, self.make_up)
+    def mean_steps(self, starts: Sequence[Start]) -> None:
+        """Return None: the mean differs between mini-batches."""

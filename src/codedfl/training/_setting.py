@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from codedfl.fleet import (
     RoundTiming,
     Workload,
 )
+from codedfl.identity import NOT_IDENTITY
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
 from codedfl.typing import BoolArray, FloatArray
@@ -78,6 +80,21 @@ class Code:
         return streams.child(f"coded-data-{self.draw}") if self.draw else streams
 
 
+def asking(everyone: AdaptiveBatchArrivals | FixedBatchArrivals, cohort: int | None) -> Arrivals:
+    """Return who arrives when a random cohort is asked in each round; None asks everyone."""
+    return everyone if cohort is None else CohortArrivals(everyone, cohort)
+
+
+_grams: WeakKeyDictionary[Federation, Gram] = WeakKeyDictionary()
+
+
+def gram_of(federation: Federation, workers: Workers) -> Gram:
+    """Return the second moments ``[X Y]^T [X Y]`` of a federation, computed once however many settings share it."""
+    if federation not in _grams:
+        _grams[federation] = compute_gram([Rows(federation.features, federation.labels)], workers)
+    return _grams[federation]
+
+
 @dataclass(frozen=True)
 class Setting:
     """Everything that does not depend on the scheme.
@@ -93,7 +110,7 @@ class Setting:
         server_batch: ``b_s``; None for the largest that the server can process before the deadline.
         streams: all randomness.
         workers: threads; no result depends on their number.
-        cohort: devices that are asked in a round, drawn at random; None for all of them.
+        cohort: devices asked per round, drawn at random; None for all of them.
     """
 
     federation: Federation
@@ -105,7 +122,7 @@ class Setting:
     server_mac_rate: float
     server_batch: int | None
     streams: Streams
-    workers: Workers = field(default_factory=Workers)
+    workers: Workers = field(default_factory=Workers, metadata=NOT_IDENTITY)
     cohort: int | None = None
 
     def __post_init__(self) -> None:
@@ -138,7 +155,7 @@ class Setting:
 
     def asking(self, everyone: AdaptiveBatchArrivals | FixedBatchArrivals) -> Arrivals:
         """Return who arrives when a cohort is asked, if there is to be one."""
-        return everyone if self.cohort is None else CohortArrivals(everyone, self.cohort)
+        return asking(everyone, self.cohort)
 
     def server_batch_of(self, coded_samples: int) -> int:
         """Return ``b_s`` for so many coded samples: as given, or else the largest that the server has time for."""
@@ -154,27 +171,13 @@ class Setting:
         """What a device that uploads nothing has to encode."""
         return Rows(self.federation.features[:0], self.federation.labels[:0])
 
-    @cached_property
+    @property
     def gram(self) -> Gram:
-        """Second moments of the global dataset, computed once for all schemes."""
-        return compute_gram([Rows(self.federation.features, self.federation.labels)], self.workers)
+        """Second moments of the global dataset, computed once for all settings on it."""
+        return gram_of(self.federation, self.workers)
 
     @property
     def known_gram(self) -> Gram | None:
         """The Gram matrix, or None where it would be too large to hold."""
         width = self.federation.dimension + self.federation.outputs
         return self.gram if width <= LARGEST_GRAM else None
-
-    def with_code(self, code: Code, server_batch: int | None) -> Setting:
-        """Return the same setting with another code and server batch; the Gram matrix is not computed again."""
-        return replace(self, code=code, server_batch=server_batch).sharing_gram(self)
-
-    def sharing_gram(self, other: Setting) -> Setting:
-        """Take the Gram matrix from a setting on the same data, if it has been computed there."""
-        if "gram" in other.__dict__:
-            self.__dict__["gram"] = other.gram
-        return self
-
-    def with_federation(self, federation: Federation) -> Setting:
-        """Return the same setting on other data of the same devices."""
-        return replace(self, federation=federation)

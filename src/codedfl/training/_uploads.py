@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl.coding import CodedData, encode_all
-from codedfl.fleet._latency import BITS_PER_NUMBER
+from codedfl.fleet import BITS_PER_NUMBER
 from codedfl.training._devices import DevicePlan
 from codedfl.training._setting import Setting
 from codedfl.typing import FloatArray
@@ -81,7 +81,8 @@ class CodedUpload:
         known_gram = setting.known_gram if as_they_are and code.encoder != "direct" else None
         coded = []
         samples_coded_with = np.zeros(len(devices))
-        for batch, rows in enumerate(plan.coded_rows):
+        batches = plan.coded_rows(code.coded_samples)
+        for batch, rows in enumerate(batches):
             uncovered = [plan.uncovered(i, batch) if code.uploading[i] else setting.no_rows for i in devices]
             samples_coded_with += rows * np.array([len(part) for part in uncovered])
             coded.append(
@@ -98,4 +99,4 @@ class CodedUpload:
                     workers=setting.workers,
                 )
             )
-        return tuple(coded), UploadCost.of(setting, sum(plan.coded_rows), samples_coded_with)
+        return tuple(coded), UploadCost.of(setting, sum(batches), samples_coded_with)

@@ -1,0 +1,270 @@
+"""A run: one scheme on its way through the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from codedfl._validation import require_at_least
+from codedfl.errors import InputError
+from codedfl.identity import identity
+from codedfl.training._aggregation import Round
+from codedfl.training._callbacks import Callback, StopOnDivergence, StopTraining
+from codedfl.training._evaluation import Evaluator
+from codedfl.training._learning_rate import LearningRate
+from codedfl.training._ledger import Ledger
+from codedfl.training._result import Evaluation, RunProgress, RunResult
+from codedfl.training._scheme import PreparedScheme, State
+from codedfl.typing import FloatArray
+
+DIVERGENCE_FACTOR = 1000.0
+"""A run whose training loss exceeds this many times that of the zero model has diverged.
+
+An update of a device that rarely arrives is weighted by one over its arrival probability. SCFL recovers from the jump that this
+makes, so the factor is far above it.
+"""
+
+GOOD_FACTOR = 2.0
+"""A state whose loss is within this factor of the lowest so far is good enough to return to."""
+
+
+@dataclass(eq=False)
+class Run:
+    """One scheme to train, and how far it is.
+
+    Args:
+        prepared: the scheme in its setting, with the coded data uploaded.
+        learning_rate: ``eta_k``.
+        rounds: ``K``.
+        evaluator: measures the model; made from the setting unless given.
+        evaluate_every: rounds between evaluations; the start and the end are always evaluated.
+        model_norm_bound: ``phi``; the model is projected to ``||W||_F <= phi`` after every round (Assumption 1), which keeps SCFL
+            bounded when strong noise makes the coded Hessian indefinite. None for no projection.
+        initial_model: ``W_0``, zeros unless given.
+        callbacks: progress, checkpoints, recording.
+        resume: continue from here instead of from ``W_0``; a run that has ended is returned as it is.
+        fallbacks: learning rates to back off to, one after the other, should the run diverge. It then goes on from its last
+            good state; the rounds it lost stay charged.
+    """
+
+    prepared: PreparedScheme
+    learning_rate: LearningRate
+    rounds: int
+    evaluator: Evaluator | None = None
+    evaluate_every: int = 1
+    model_norm_bound: float | None = None
+    initial_model: FloatArray | None = None
+    callbacks: Sequence[Callback] = ()
+    resume: RunProgress | None = None
+    fallbacks: tuple[LearningRate, ...] = ()
+    progress: RunProgress = field(init=False)
+    diagnostics: Mapping[str, float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_at_least("rounds", self.rounds, 1)
+        require_at_least("evaluate_every", self.evaluate_every, 1)
+        shape = self.prepared.model_shape
+        if self.initial_model is not None and self.initial_model.shape != shape:
+            raise InputError(f"initial_model has shape {self.initial_model.shape}, the data needs {shape}.")
+        self.progress = self.resume or RunProgress(self.initial_state, Ledger.opened(self.prepared))
+
+    @property
+    def initial_state(self) -> State:
+        """The state before the first round."""
+        setting, shape = self.prepared.setting, self.prepared.model_shape
+        dtype = setting.federation.features.dtype
+        start = np.zeros(shape, dtype) if self.initial_model is None else self.initial_model.astype(dtype)
+        state: State = self.prepared.scheme.init(setting, start)
+        return state
+
+    @property
+    def result(self) -> RunResult:
+        """What the run has to show."""
+        return RunResult(self.prepared, self.rate, self.progress)
+
+    @property
+    def rate(self) -> LearningRate:
+        """The learning rate in force: the first, or the one that the run backed off to."""
+        return (self.learning_rate, *self.fallbacks)[self.progress.back_offs]
+
+    @property
+    def round(self) -> int:
+        """``k``, rounds completed."""
+        return self.progress.state.round
+
+    @property
+    def model(self) -> FloatArray:
+        """``W_k``."""
+        return self.progress.state.model
+
+    @property
+    def step_size(self) -> float:
+        """``eta_k``."""
+        return self.rate.at(self.round)
+
+    @property
+    def due(self) -> bool:
+        """Whether an evaluation is due after the round just completed."""
+        return self.round % self.evaluate_every == 0 or self.round == self.rounds
+
+    @cached_property
+    def device_identity(self) -> str:
+        """Equal for runs whose devices arrive in the same rounds and sample the same rows."""
+        return identity(self.prepared.device)
+
+    @cached_property
+    def server_identity(self) -> str:
+        """Equal for runs whose server samples the same rows of the same coded data."""
+        return identity(self.prepared.server)
+
+    @cached_property
+    def zero_loss(self) -> float:
+        """The training loss of the zero model, which a run should beat."""
+        assert self.evaluator is not None
+        return self.evaluator.loss(np.zeros(self.prepared.model_shape))
+
+    @cached_property
+    def hooks(self) -> tuple[Callback, ...]:
+        """All callbacks, the detection of divergence first."""
+        return (StopOnDivergence(DIVERGENCE_FACTOR * self.zero_loss), *self.callbacks)
+
+    def start(self) -> None:
+        """Tell the callbacks that the rounds begin."""
+        self.progress.status, self.progress.message = (
+            "running",
+            self.progress.message if self.progress.back_offs else "",
+        )
+        for hook in self.hooks:
+            hook.on_start(self.progress, self.rounds)
+        if self.round >= self.rounds:
+            self._finish()
+
+    def apply(self, round: Round) -> None:
+        """Let the scheme move on, project its model if there is a bound, and charge the round."""
+        state, self.diagnostics = self.prepared.scheme.apply(self.progress.state, round)
+        if self.model_norm_bound is not None:
+            norm = max(float(np.linalg.norm(state.model)), 1e-300)
+            state = replace(state, model=state.model * state.model.dtype.type(min(1.0, self.model_norm_bound / norm)))
+        self.progress.state = state
+        self.progress.ledger.charge(self.prepared, round.number, round.attendance)
+
+    def end_round(self) -> None:
+        """Tell the callbacks, and finish after the last round."""
+        try:
+            if self.due:
+                self._keep_if_good(self.progress.curve[-1])
+                for hook in self.hooks:
+                    hook.on_evaluation(self.progress.curve[-1])
+            for hook in self.hooks:
+                hook.on_round(self.progress)
+        except StopTraining as stop:
+            if not (stop.status == "diverged" and self._back_off()):
+                self._finish(stop)
+                return
+        if self.round >= self.rounds:
+            self._finish()
+
+    def _keep_if_good(self, evaluation: Evaluation) -> None:
+        """Keep a state to return to, if the run may have to."""
+        if self.fallbacks and evaluation.last_loss <= GOOD_FACTOR * min(p.last_loss for p in self.progress.curve):
+            self.progress.good_state = self.progress.state
+
+    def _back_off(self) -> bool:
+        """Return to the last good state with the next smaller step size; False if there is none."""
+        progress = self.progress
+        if progress.back_offs >= len(self.fallbacks):
+            return False
+        before = self.rate.initial
+        progress.back_offs += 1
+        progress.state = self._restored(progress.good_state or self.initial_state)
+        progress.message = (
+            f"diverged with the step size {before:.4g} at round {self.round} and backed off to {self.rate.initial:.4g}"
+        )
+        return True
+
+    def _restored(self, state: State) -> State:
+        """Return an earlier state at the present round: the rounds in between stay charged."""
+        restored: State = replace(state, round=self.round)  # type: ignore[type-var]
+        return restored
+
+    def _return_good_state(self) -> None:
+        """End with the last good state, as no rounds are left to go on from it."""
+        progress = self.progress
+        progress.state = self._restored(progress.good_state or progress.state)
+        progress.curve.pop()
+        evaluate([self])
+        progress.message = (
+            f"diverged with the step size {self.rate.initial:.4g} in its last rounds; its last good model is kept"
+        )
+
+    def _finish(self, stop: StopTraining | None = None) -> None:
+        progress = self.progress
+        if stop is None and progress.curve[-1].loss > max(self.zero_loss, progress.curve[0].loss):
+            if progress.good_state is not None:
+                self._return_good_state()
+            else:
+                stop = StopTraining("diverged (the model is worse than none)", "diverged")
+        progress.status = stop.status if stop else "completed"
+        if stop:
+            progress.message = f"{stop} after round {self.round} of {self.rounds}"
+            if stop.status == "diverged":
+                progress.message += f": {_remedy(self.prepared)}"
+        for hook in self.hooks:
+            hook.on_end(self.result)
+
+
+def evaluate(runs: Sequence[Run]) -> None:
+    """Add a point to the curve of each run; those that share an evaluator are measured at once."""
+    by_evaluator: dict[int, list[Run]] = {}
+    for run in runs:
+        by_evaluator.setdefault(id(run.evaluator), []).append(run)
+    for group in by_evaluator.values():
+        evaluator = group[0].evaluator
+        assert evaluator is not None
+        last = [run.model for run in group]
+        models = [run.prepared.scheme.final_model(run.progress.state) for run in group]
+        scores = evaluator.scores(*(model for pair in zip(models, last, strict=True) for model in pair))
+        measured = zip(
+            group,
+            evaluator.losses(*models),
+            evaluator.losses(*last),
+            scores[::2],
+            scores[1::2],
+            evaluator.gaps(*models),
+            (evaluator.distance(model) for model in models),
+            strict=True,
+        )
+        for run, *values in measured:
+            run.progress.curve.append(_evaluation(run, *values))
+
+
+def _evaluation(
+    run: Run, loss: float, last_loss: float, score: float, last_score: float, gap: float, distance: float
+) -> Evaluation:
+    ledger = run.progress.ledger
+    simulated = ledger.rounds * run.prepared.device.arrivals.duration_s
+    return Evaluation(
+        round=run.round,
+        simulated_time_s=simulated,
+        everything_charged_s=simulated + ledger.preparation_s,
+        loss=loss,
+        last_loss=last_loss,
+        score=score,
+        last_score=last_score,
+        gap=gap,
+        distance=distance,
+        mean_arrivals=ledger.arrivals / max(ledger.rounds, 1),
+        bytes_up=ledger.bytes_up,
+    )
+
+
+def _remedy(prepared: PreparedScheme) -> str:
+    if prepared.coded and prepared.coded[0].noise_variance > 0:
+        return (
+            "lower the learning rate; or, since strong noise makes the Hessian of the coded data indefinite, lower"
+            " coding.noise_variance, raise coding.coded_samples, or bound the model with training.model_norm_bound"
+        )
+    return "lower the learning rate"
