@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl import native
-from codedfl.native import _calls as calls
-from codedfl.training import accumulate_gradients
-from codedfl.training._steps import _with_numpy
+from codedfl.training._kernel import MOST_OUTPUTS
 from codedfl.typing import FloatArray, IntArray
+from tests.gradients import gradient, gradient_by_numpy, kernel_suits
 from tests.native.needs import needs_kernel
 
 pytestmark = needs_kernel
@@ -48,9 +46,9 @@ def error_bound(X: FloatArray, Y: FloatArray, W: FloatArray, batches: list[IntAr
 def check(d: int, o: int, sizes: list[int], dtype: Floats, make_up: float = 0.0) -> None:
     X, Y, W, batches = problem(d, o, sizes, dtype)
     how = {"scale": L / 64, "step_size": 1e-2 / (L * d), "make_up": make_up}
-    assert native.suits(X, Y, W)
-    compiled = accumulate_gradients(X, Y, W, batches, **how)
-    by_numpy = _with_numpy(X, Y, W, batches, **how)
+    assert kernel_suits(X, Y, W)
+    compiled = gradient(X, Y, W, batches, **how)
+    by_numpy = gradient_by_numpy(X, Y, W, batches, **how)
     assert compiled.dtype == dtype
     assert compiled.shape == W.shape
     assert compiled.flags.c_contiguous
@@ -84,49 +82,49 @@ def test_the_bound_is_not_so_wide_that_a_wrong_row_would_pass() -> None:
     how = {"scale": L / 64, "step_size": 1e-6, "make_up": 0.0}
     wrong = [batches[0].copy()]
     wrong[0][0] = (wrong[0][0] + 1) % L
-    difference = np.abs(_with_numpy(X, Y, W, batches, **how) - _with_numpy(X, Y, W, wrong, **how))
+    difference = np.abs(gradient_by_numpy(X, Y, W, batches, **how) - gradient_by_numpy(X, Y, W, wrong, **how))
     assert (difference > error_bound(X, Y, W, batches, **how)).mean() > 0.5
 
 
 def test_what_lies_beside_the_rows_and_in_old_workspaces_leaves_no_trace() -> None:
     """The columns that do not fill a cache line end where the next row starts, here with a value that is not a number."""
     X, Y, W, batches = problem(37, 3, [9], np.float64)
-    clean = accumulate_gradients(X, Y, W, batches * 2, scale=1.0, step_size=1e-3)
+    clean = gradient(X, Y, W, batches * 2, scale=1.0, step_size=1e-3)
     spoilt = np.full_like(X, np.nan)
     spoilt[batches[0]] = X[batches[0]]
-    accumulate_gradients(np.full((3, 500), np.nan), np.zeros((3, 9)), np.full((500, 9), np.nan), [np.arange(3)],
+    gradient(np.full((3, 500), np.nan), np.zeros((3, 9)), np.full((500, 9), np.nan), [np.arange(3)],
                          scale=1.0, step_size=1.0)  # fmt: skip
-    assert np.array_equal(accumulate_gradients(spoilt, Y, W, batches * 2, scale=1.0, step_size=1e-3), clean)
+    assert np.array_equal(gradient(spoilt, Y, W, batches * 2, scale=1.0, step_size=1e-3), clean)
 
 
 def test_a_row_out_of_range_is_refused() -> None:
     X, Y, W, _ = problem(20, 3, [5], np.float32)
     for row in (L, -1):
         with pytest.raises(IndexError, match=f"there are {L} rows"):
-            accumulate_gradients(X, Y, W, [np.array([0, row])], scale=1.0, step_size=0.1)
+            gradient(X, Y, W, [np.array([0, row])], scale=1.0, step_size=0.1)
 
 
 def test_batches_may_have_any_kind_of_index() -> None:
     X, Y, W, batches = problem(50, 10, [20, 30], np.float32)
     how = {"scale": 1.0, "step_size": 1e-4}
-    expected = accumulate_gradients(X, Y, W, batches, **how)
+    expected = gradient(X, Y, W, batches, **how)
     narrow = [rows.astype(np.int32) for rows in batches]
     strided = [np.repeat(rows, 2)[::2] for rows in batches]
-    assert np.array_equal(accumulate_gradients(X, Y, W, narrow, **how), expected)  # type: ignore[arg-type]
-    assert np.array_equal(accumulate_gradients(X, Y, W, strided, **how), expected)
+    assert np.array_equal(gradient(X, Y, W, narrow, **how), expected)  # type: ignore[arg-type]
+    assert np.array_equal(gradient(X, Y, W, strided, **how), expected)
 
 
 def test_data_and_models_may_be_read_only() -> None:
     X, Y, W, batches = problem(50, 10, [20, 30], np.float32)
-    expected = accumulate_gradients(X, Y, W, batches, scale=1.0, step_size=1e-4)
+    expected = gradient(X, Y, W, batches, scale=1.0, step_size=1e-4)
     for array in (X, Y, W, *batches):
         array.flags.writeable = False
-    assert np.array_equal(accumulate_gradients(X, Y, W, batches, scale=1.0, step_size=1e-4), expected)
+    assert np.array_equal(gradient(X, Y, W, batches, scale=1.0, step_size=1e-4), expected)
 
 
 def test_unusual_arrays_are_left_to_numpy() -> None:
     X, Y, W, _ = problem(20, 3, [5], np.float64)
-    assert native.suits(X, Y, W)
+    assert kernel_suits(X, Y, W)
     for args in (
         (np.asfortranarray(X), Y, W),
         (X, Y, np.asfortranarray(W)),
@@ -135,21 +133,21 @@ def test_unusual_arrays_are_left_to_numpy() -> None:
         (X.astype(">f8"), Y.astype(">f8"), W.astype(">f8")),
         (X.astype(np.float32), Y, W),
         (X, Y, np.hstack([W, W])),
-        (X, np.zeros((L, calls.MOST_OUTPUTS + 1)), np.zeros((20, calls.MOST_OUTPUTS + 1))),
+        (X, np.zeros((L, MOST_OUTPUTS + 1)), np.zeros((20, MOST_OUTPUTS + 1))),
     ):
-        assert not native.suits(*args)
+        assert not kernel_suits(*args)
 
 
 def test_the_result_is_the_same_bit_for_bit_in_any_number_of_threads() -> None:
     X, Y, W, batches = problem(2001, 10, [64, 70, 50], np.float32)
     how = {"scale": 3.0, "step_size": 1e-7, "make_up": 0.1}
-    expected = accumulate_gradients(X, Y, W, batches, **how)
+    expected = gradient(X, Y, W, batches, **how)
     same: list[bool] = []
 
     def work(d: int) -> None:
         for _ in range(20):  # another shape in between, so that workspaces are reused
-            accumulate_gradients(X[:, :d].copy(), Y, W[:d].copy(), batches, **how)
-            same.append(np.array_equal(accumulate_gradients(X, Y, W, batches, **how), expected))
+            gradient(X[:, :d].copy(), Y, W[:d].copy(), batches, **how)
+            same.append(np.array_equal(gradient(X, Y, W, batches, **how), expected))
 
     threads = [threading.Thread(target=work, args=(d,)) for d in (3, 100, 1000, 2000)]
     for thread in threads:

@@ -14,8 +14,8 @@ from codedfl import native
 from codedfl.native import _library as library
 from codedfl.native import build
 from codedfl.streams import Streams
-from codedfl.training import accumulate_gradients
 from codedfl.training._sampling import sample_batches
+from tests.gradients import gradient
 from tests.native.needs import needs_kernel
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def one_update() -> np.ndarray:
     rng = np.random.default_rng(0)
     X, Y, W = rng.standard_normal((90, 30)), rng.standard_normal((90, 4)), rng.standard_normal((30, 4))
     batches = sample_batches(Streams(1), "batch", 90, 20, 5, device=2, round=8)
-    return accumulate_gradients(X, Y, W, batches, scale=4.5, step_size=1e-3, make_up=0.2)
+    return gradient(X, Y, W, batches, scale=4.5, step_size=1e-3, make_up=0.2)
 
 
 @needs_kernel

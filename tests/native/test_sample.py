@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from codedfl.streams import MAX_SEED, Streams
-from codedfl.training import accumulate_gradients, bernoulli_batches
+from codedfl.training import bernoulli_batches
 from codedfl.training._sampling import Batch, sample_batches
 from codedfl.typing import IntArray
+from tests.gradients import gradient
 from tests.native.needs import needs_kernel
 
 pytestmark = needs_kernel
@@ -28,7 +29,7 @@ def sum_of_sampled_rows(
     """Let the kernel draw: at W = 0 and Y = -1, a gradient is the sum of the sampled rows."""
     batches = sample_batches(streams, purpose, samples, batch, steps, **at)
     X, Y = fingerprints(samples), -np.ones((samples, 1))
-    total = accumulate_gradients(X, Y, np.zeros((3, 1)), batches, scale=1.0, step_size=0.0)
+    total = gradient(X, Y, np.zeros((3, 1)), batches, scale=1.0, step_size=0.0)
     return [int(number) for number in total[:, 0]]
 
 
@@ -75,7 +76,7 @@ def test_batches_of_other_data_are_drawn_as_they_would_be_there() -> None:
     """Ten of the first 50 rows, not of all 80."""
     batches = sample_batches(Streams(0), "batch", 50, 10, 3)
     X, Y = fingerprints(80), -np.ones((80, 1))
-    total = accumulate_gradients(X, Y, np.zeros((3, 1)), batches, scale=1.0, step_size=0.0)
+    total = gradient(X, Y, np.zeros((3, 1)), batches, scale=1.0, step_size=0.0)
     assert total[:, 0].tolist() == X[joined(batches)].sum(axis=0).tolist()
     with pytest.raises(IndexError, match="there are 20 rows"):
-        accumulate_gradients(X[:20], Y[:20], np.zeros((3, 1)), batches, scale=1.0, step_size=0.0)
+        gradient(X[:20], Y[:20], np.zeros((3, 1)), batches, scale=1.0, step_size=0.0)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl import native
 from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.parallel import Workers
@@ -18,33 +17,27 @@ from codedfl.schemes import SCHEMES, cfl_fb, codedfedl, dp_cfl, fedavg, make_sch
 from codedfl.training import (
     Callback,
     Checkpoint,
-    DeviceUpdate,
-    Entrant,
     Evaluation,
     Evaluator,
     LearningRate,
     PreparedScheme,
-    Progress,
+    Round,
+    Run,
+    RunProgress,
     RunResult,
     Scheme,
     Setting,
+    Steps,
     StopTogether,
     StopTraining,
-    accumulate_gradients,
     load_checkpoint,
     train,
     train_together,
 )
-from codedfl.training import (
-    _lockstep as lockstep,
-)
-from codedfl.training import (
-    _sampling as sampling,
-)
-from codedfl.training import (
-    _work as work,
-)
-from codedfl.typing import BoolArray, FloatArray
+from codedfl.training import _gradients as gradients
+from codedfl.training import _lockstep as lockstep
+from codedfl.training import _sampling as sampling
+from codedfl.typing import FloatArray
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 ROUNDS, STEPS, DIMENSION = 12, 2, 12
@@ -88,15 +81,20 @@ def assert_same(ours: Sequence[RunResult], theirs: Sequence[RunResult]) -> None:
         assert ledger.server_macs == other.server_macs
 
 
-def one_by_one(entrants: Iterable[Entrant]) -> list[RunResult]:
-    return [train_together([entrant])[0] for entrant in entrants]
+def one_by_one(runs: Iterable[Run]) -> list[RunResult]:
+    return [train_together([replace(run)])[0] for run in runs]
+
+
+def together(runs: Iterable[Run]) -> list[RunResult]:
+    """Train runs from their beginning, though they may have been trained before."""
+    return train_together([replace(run) for run in runs])
 
 
 @pytest.fixture(params=["kernel", "numpy"])
 def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the compiled kernel, where there is one, and without it, which is when models stand side by side."""
     if request.param == "numpy":
-        monkeypatch.setattr(native, "suits", lambda *_: False)
+        monkeypatch.setattr(gradients, "suits", lambda *_: False)
     return str(request.param)
 
 
@@ -120,16 +118,16 @@ def on_the_same_code(schemes: Iterable[Scheme], setting: Setting) -> list[Prepar
 @pytest.mark.parametrize("name", list(SCHEMES))
 def test_step_sizes(name: str, dtype: Any) -> None:
     prepared = make_scheme(name).prepare(make_setting(federation(dtype)))
-    entrants = [Entrant(prepared, LearningRate(0.01 * s, 20 * s), ROUNDS, evaluate_every=5) for s in (0.3, 1.0, 1.5)]
-    assert_same(train_together(entrants), one_by_one(entrants))
+    runs = [Run(prepared, LearningRate(0.01 * s, 20 * s), ROUNDS, evaluate_every=5) for s in (0.3, 1.0, 1.5)]
+    assert_same(together(runs), one_by_one(runs))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_noise_levels(dtype: Any) -> None:
     settings = at_noise(make_setting(federation(dtype), coded_samples=60), 0.0, 0.01, 0.1)
-    entrants = [Entrant(scfl().prepare(setting), RATE, ROUNDS) for setting in settings]
-    results = train_together(entrants)
-    assert_same(results, one_by_one(entrants))
+    runs = [Run(scfl().prepare(setting), RATE, ROUNDS) for setting in settings]
+    results = together(runs)
+    assert_same(results, one_by_one(runs))
     assert not np.allclose(results[0].model, results[2].model)
 
 
@@ -137,15 +135,15 @@ def test_noise_levels(dtype: Any) -> None:
 def test_schemes_on_the_same_coded_data(dtype: Any) -> None:
     setting = make_setting(federation(dtype), coded_samples=60)
     prepared = on_the_same_code((scfl(), dp_cfl(), fedavg(), scfl(device_weight=0.2)), setting)
-    entrants = [Entrant(p, RATE, ROUNDS) for p in prepared]
-    assert_same(train_together(entrants), one_by_one(entrants))
+    runs = [Run(p, RATE, ROUNDS) for p in prepared]
+    assert_same(together(runs), one_by_one(runs))
 
 
 def test_schemes_that_share_nothing() -> None:
     setting = make_setting(federation())
     schemes = (cfl_fb(), codedfedl(mini_batches=3), codedfedl(mini_batches=2), scfl())
-    entrants = [Entrant(scheme.prepare(setting), RATE, ROUNDS) for scheme in schemes]
-    for ours, theirs in zip(train_together(entrants), one_by_one(entrants), strict=True):
+    runs = [Run(scheme.prepare(setting), RATE, ROUNDS) for scheme in schemes]
+    for ours, theirs in zip(together(runs), one_by_one(runs), strict=True):
         assert np.array_equal(ours.model, theirs.model), "alone, not even the rounding is different"
         assert ours.final.loss == pytest.approx(theirs.final.loss, rel=1e-12)
 
@@ -153,8 +151,8 @@ def test_schemes_that_share_nothing() -> None:
 def test_fixed_and_adaptive_batches() -> None:
     setting = make_setting(federation())
     schemes = (scfl(), fedavg(), scfl(batch=8), fedavg(batch=8), fedavg(batch=4))
-    entrants = [Entrant(scheme.prepare(setting), RATE, ROUNDS) for scheme in schemes]
-    assert_same(train_together(entrants), one_by_one(entrants))
+    runs = [Run(scheme.prepare(setting), RATE, ROUNDS) for scheme in schemes]
+    assert_same(together(runs), one_by_one(runs))
 
 
 def test_runs_on_different_data() -> None:
@@ -163,18 +161,18 @@ def test_runs_on_different_data() -> None:
         make_setting(make_federation((9, 20, 4), 5)),
         make_setting(federation(), seed=1),
     ]
-    entrants = [Entrant(fedavg().prepare(setting), RATE, ROUNDS) for setting in settings]
-    assert_same(train_together(entrants), one_by_one(entrants))
+    runs = [Run(fedavg().prepare(setting), RATE, ROUNDS) for setting in settings]
+    assert_same(together(runs), one_by_one(runs))
 
 
 def test_a_run_that_diverges_leaves_the_others_alone() -> None:
     prepared = fedavg().prepare(make_setting(federation(), power_dbm=ALWAYS_DBM))
-    entrants = [Entrant(prepared, LearningRate(rate), ROUNDS) for rate in (0.01, 50.0, 0.005, 1e200)]
-    results = train_together(entrants)
+    runs = [Run(prepared, LearningRate(rate), ROUNDS) for rate in (0.01, 50.0, 0.005, 1e200)]
+    results = together(runs)
     assert [result.status for result in results] == ["completed", "diverged", "completed", "diverged"]
     assert "lower the learning rate" in results[1].message
     assert results[3].progress.state.round < results[0].progress.state.round == ROUNDS
-    assert_same([results[0], results[2]], one_by_one([entrants[0], entrants[2]]))
+    assert_same([results[0], results[2]], one_by_one([runs[0], runs[2]]))
 
 
 class StopAt(Callback):
@@ -182,13 +180,13 @@ class StopAt(Callback):
         self.round = round
         self.heard: list[str] = []
 
-    def on_start(self, progress: Progress, rounds: int) -> None:
+    def on_start(self, progress: RunProgress, rounds: int) -> None:
         self.heard.append(f"{progress.state.round} of {rounds}")
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         self.heard.append(f"evaluated {evaluation.round}")
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         self.heard.append(str(progress.state.round))
         if progress.state.round == self.round:
             raise StopTraining("enough")
@@ -201,22 +199,20 @@ def test_a_run_that_is_stopped_leaves_the_others_alone() -> None:
     prepared = scfl().prepare(make_setting(federation()))
     hooks = [StopAt(99), StopAt(3), StopAt(99)]
     rounds = [ROUNDS, ROUNDS, 4]
-    entrants = [
-        Entrant(prepared, RATE, n, evaluate_every=2, callbacks=[hook]) for n, hook in zip(rounds, hooks, strict=True)
-    ]
-    results = train_together(entrants)
+    runs = [Run(prepared, RATE, n, evaluate_every=2, callbacks=[hook]) for n, hook in zip(rounds, hooks, strict=True)]
+    results = together(runs)
     assert [result.status for result in results] == ["completed", "interrupted", "completed"]
     assert results[1].message == "enough after round 3 of 12"
     assert hooks[1].heard == ["0 of 12", "1", "evaluated 2", "2", "3", "interrupted"]
     assert hooks[2].heard == ["0 of 4", "1", "evaluated 2", "2", "3", "evaluated 4", "4", "completed"]
-    alone = [replace(entrant, callbacks=[StopAt(hook.round)]) for entrant, hook in zip(entrants, hooks, strict=True)]
+    alone = [replace(run, callbacks=[StopAt(hook.round)]) for run, hook in zip(runs, hooks, strict=True)]
     assert_same(results, one_by_one(alone))
 
 
 def test_runs_may_be_stopped_together() -> None:
     prepared, together = fedavg().prepare(make_setting()), StopTogether()
     callbacks: list[list[Callback]] = [[together], [StopAt(3), together], [together]]
-    results = train_together([Entrant(prepared, RATE, ROUNDS, callbacks=own) for own in callbacks])
+    results = train_together([Run(prepared, RATE, ROUNDS, callbacks=own) for own in callbacks])
     assert {result.status for result in results} == {"interrupted"}
     assert [result.progress.state.round for result in results] == [4, 3, 3]
 
@@ -225,16 +221,16 @@ def test_runs_may_be_stopped_together() -> None:
 def test_runs_resumed_at_different_rounds_end_as_if_never_interrupted(dtype: Any, tmp_path: Path) -> None:
     setting = make_setting(federation(dtype))
     prepared = [scheme.prepare(setting) for scheme in (scfl(), fedavg(), dp_cfl(), scfl())]
-    entrants = [Entrant(p, RATE, ROUNDS, evaluate_every=5) for p in prepared]
-    resumed = [entrants[0]]
+    runs = [Run(p, RATE, ROUNDS, evaluate_every=5) for p in prepared]
+    resumed = [runs[0]]
     for place, stop in ((1, 3), (2, 7), (3, ROUNDS)):
         path = tmp_path / f"{place}.npz"
         hooks = [Checkpoint(path, "same", every_s=0.0), StopAt(stop)]
-        train_together([replace(entrants[place], callbacks=hooks)])
-        resumed.append(replace(entrants[place], resume=load_checkpoint(path, prepared[place], "same")))
+        train_together([replace(runs[place], callbacks=hooks)])
+        resumed.append(replace(runs[place], resume=load_checkpoint(path, replace(runs[place]), "same")[0]))
     results = train_together(resumed)
-    assert_same(results, one_by_one(entrants))
-    again = [replace(entrant, resume=result.progress) for entrant, result in zip(entrants, results, strict=True)]
+    assert_same(results, one_by_one(runs))
+    again = [replace(run, resume=result.progress) for run, result in zip(runs, results, strict=True)]
     assert [result.progress for result in train_together(again)] == [result.progress for result in results]
 
 
@@ -244,7 +240,7 @@ def test_the_number_of_workers_changes_nothing_at_all() -> None:
     def results(workers: Workers) -> list[RunResult]:
         settings = at_noise(replace(setting, workers=workers), 0.01, 0.1)
         prepared = [p for s in settings for p in on_the_same_code((scfl(), dp_cfl(), fedavg()), s)]
-        return train_together([Entrant(p, RATE, ROUNDS) for p in prepared])
+        return train_together([Run(p, RATE, ROUNDS) for p in prepared])
 
     with Workers(3) as three:
         for a, b in zip(results(Workers(1)), results(three), strict=True):
@@ -255,23 +251,23 @@ def test_the_number_of_workers_changes_nothing_at_all() -> None:
 def test_rows_are_sampled_and_gathered_once(monkeypatch: pytest.MonkeyPatch, arithmetic: str) -> None:
     sampled: list[str] = []
     multiplied: list[int] = []
-    sample, accumulate = sampling.sample_batches, accumulate_gradients
+    sample, with_numpy = sampling.sample_batches, gradients._with_numpy
 
     def counting_sample(streams: Any, purpose: str, *args: Any, **places: Any) -> Any:
         sampled.append(purpose)
         return sample(streams, purpose, *args, **places)
 
-    def counting_steps(features: FloatArray, labels: FloatArray, model: FloatArray, *args: Any, **options: Any) -> Any:
-        multiplied.append(model.shape[1])
-        return accumulate(features, labels, model, *args, **options)
+    def counting_steps(party: Steps) -> Any:
+        multiplied.append(sum(start.model.shape[1] for start in party.starts))
+        return with_numpy(party)
 
-    for module in ("devices", "server"):
+    for module in ("_devices", "_server"):
         monkeypatch.setattr(f"codedfl.training.{module}.sample_batches", counting_sample)
-    monkeypatch.setattr(work, "accumulate_gradients", counting_steps)
+    monkeypatch.setattr(gradients, "_with_numpy", counting_steps)
     setting = make_setting(federation(), power_dbm=ALWAYS_DBM, deadline_s=1e6, coded_samples=60)
     settings = at_noise(setting, 0.01, 0.1)
     prepared = [p for s in settings for p in on_the_same_code((scfl(batch=8), dp_cfl(), fedavg(batch=8)), s)]
-    train_together([Entrant(p, RATE, 1, evaluate_every=1) for p in prepared])
+    train_together([Run(p, RATE, 1, evaluate_every=1) for p in prepared])
     assert sorted(sampled) == ["batch"] * 4 + ["server-batch"] * 2, "four devices, two coded datasets"
     if arithmetic == "numpy":
         assert sorted(multiplied) == [6, 6, 12, 12, 12, 12], (
@@ -281,39 +277,32 @@ def test_rows_are_sampled_and_gathered_once(monkeypatch: pytest.MonkeyPatch, ari
 
 def test_a_group_too_large_for_memory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = fedavg().prepare(make_setting(federation(), power_dbm=ALWAYS_DBM))
-    entrants = [Entrant(prepared, LearningRate(0.002 * s), ROUNDS) for s in range(1, 6)]
-    whole = train_together(entrants)
+    runs = [Run(prepared, LearningRate(0.002 * s), ROUNDS) for s in range(1, 6)]
+    whole = together(runs)
     monkeypatch.setattr(lockstep, "HELD_BYTES", 2 * 4 * DIMENSION * 3 * 8)
-    assert_same(train_together(entrants), whole)
+    assert_same(together(runs), whole)
     monkeypatch.setattr(lockstep, "HELD_BYTES", 1)
-    assert_same(train_together(entrants), one_by_one(entrants))
+    assert_same(together(runs), one_by_one(runs))
 
 
 @dataclass(frozen=True)
 class ServerOnly:
     """An aggregation that does not even look at what devices send."""
 
-    def combine(
-        self,
-        device_updates: Iterable[DeviceUpdate],  # noqa: ARG002
-        server_update: FloatArray | None,
-        arrival_probability: FloatArray,  # noqa: ARG002
-        covered: BoolArray,  # noqa: ARG002
-        model: FloatArray,
-    ) -> FloatArray:
-        return np.zeros_like(model) if server_update is None else server_update
+    def combine(self, round: Round, model: FloatArray) -> FloatArray:
+        return np.zeros_like(model) if round.server_update is None else round.server_update
 
 
 def test_an_aggregation_may_ignore_the_devices() -> None:
     setting = make_setting(federation())
     schemes = (replace(scfl(), aggregation=ServerOnly()), fedavg(batch=4))
-    entrants = [Entrant(scheme.prepare(setting), RATE, ROUNDS) for scheme in schemes]
-    assert_same(train_together(entrants), one_by_one(entrants))
+    runs = [Run(scheme.prepare(setting), RATE, ROUNDS) for scheme in schemes]
+    assert_same(together(runs), one_by_one(runs))
 
 
 def test_train_is_the_case_of_one() -> None:
     prepared = scfl().prepare(make_setting(federation()))
-    ours, theirs = train(prepared, RATE, ROUNDS), train_together([Entrant(prepared, RATE, ROUNDS)])[0]
+    ours, theirs = train(prepared, RATE, ROUNDS), train_together([Run(prepared, RATE, ROUNDS)])[0]
     assert np.array_equal(ours.model, theirs.model)
     assert ours.curve == theirs.curve
     assert train_together([]) == []
@@ -321,7 +310,7 @@ def test_train_is_the_case_of_one() -> None:
 
 def test_the_real_time_of_a_round_is_divided() -> None:
     prepared = fedavg().prepare(make_setting())
-    results = train_together([Entrant(prepared, RATE, 3), Entrant(prepared, RATE, 3), Entrant(prepared, RATE, 6)])
+    results = train_together([Run(prepared, RATE, 3), Run(prepared, RATE, 3), Run(prepared, RATE, 6)])
     times = [result.progress.wall_time_s for result in results]
     assert 0 < times[0] == times[1] < times[2]
 
@@ -329,11 +318,11 @@ def test_the_real_time_of_a_round_is_divided() -> None:
 def test_bad_numbers_are_refused() -> None:
     prepared = fedavg().prepare(make_setting())
     with pytest.raises(InputError, match="rounds = 0"):
-        Entrant(prepared, RATE, 0)
+        Run(prepared, RATE, 0)
     with pytest.raises(InputError, match="evaluate_every = 0"):
-        Entrant(prepared, RATE, 1, evaluate_every=0)
+        Run(prepared, RATE, 1, evaluate_every=0)
     with pytest.raises(InputError, match="initial_model has shape"):
-        Entrant(prepared, RATE, 1, initial_model=np.zeros((2, 2)))
+        Run(prepared, RATE, 1, initial_model=np.zeros((2, 2)))
 
 
 def test_models_are_measured_together_as_alone() -> None:

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from codedfl.training import accumulate_gradients
+from tests.gradients import gradient
 from tests.reference.algorithm1 import local_train
 
 RNG = np.random.default_rng(0)
@@ -20,29 +20,29 @@ def masks(*batches: list[int]) -> list[np.ndarray]:
 def test_agrees_with_local_train_of_the_paper(batches: list[list[int]]) -> None:
     expected = local_train(X, Y, W, masks(*batches), 3, 0.1)
     rows = [np.array(batch, dtype=np.int64) for batch in batches]
-    actual = accumulate_gradients(X, Y, W, rows, scale=9 / 3, step_size=0.1)
+    actual = gradient(X, Y, W, rows, scale=9 / 3, step_size=0.1)
     np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_all_rows_without_a_copy_equal_all_rows_with_one() -> None:
     everything = np.arange(9)
-    a = accumulate_gradients(X, Y, W, [None, None], scale=1.0, step_size=0.1)
-    b = accumulate_gradients(X, Y, W, [everything, everything], scale=1.0, step_size=0.1)
+    a = gradient(X, Y, W, [None, None], scale=1.0, step_size=0.1)
+    b = gradient(X, Y, W, [everything, everything], scale=1.0, step_size=0.1)
     np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
 def test_the_make_up_term_is_minus_sigma_squared_times_the_model_of_the_step() -> None:
-    plain = accumulate_gradients(X, Y, W, [None], scale=1.0, step_size=0.1)
-    made_up = accumulate_gradients(X, Y, W, [None], scale=1.0, step_size=0.1, make_up=0.7)
+    plain = gradient(X, Y, W, [None], scale=1.0, step_size=0.1)
+    made_up = gradient(X, Y, W, [None], scale=1.0, step_size=0.1, make_up=0.7)
     np.testing.assert_allclose(made_up, plain - 0.7 * W, rtol=1e-12)
     moved = W - 0.1 * made_up
-    both = accumulate_gradients(X, Y, W, [None, None], scale=1.0, step_size=0.1, make_up=0.7)
+    both = gradient(X, Y, W, [None, None], scale=1.0, step_size=0.1, make_up=0.7)
     np.testing.assert_allclose(both, made_up + X.T @ (X @ moved - Y) - 0.7 * moved, rtol=1e-12)
 
 
 def test_the_model_given_is_left_as_it_is_and_precision_is_kept() -> None:
     before = W.copy()
-    result = accumulate_gradients(
+    result = gradient(
         X.astype(np.float32), Y.astype(np.float32), W.astype(np.float32), [None] * 3, scale=1.0, step_size=0.1
     )
     assert np.array_equal(W, before)
@@ -51,12 +51,12 @@ def test_the_model_given_is_left_as_it_is_and_precision_is_kept() -> None:
 
 def test_threads_do_not_share_the_gather_buffer() -> None:
     rows = np.array([1, 4, 7])
-    expected = accumulate_gradients(X, Y, W, [rows] * 5, scale=1.0, step_size=0.01)
+    expected = gradient(X, Y, W, [rows] * 5, scale=1.0, step_size=0.01)
     wrong: list[int] = []
 
     def work(worker: int) -> None:
         for _ in range(200):
-            result = accumulate_gradients(X, Y, W, [rows] * 5, scale=1.0, step_size=0.01)
+            result = gradient(X, Y, W, [rows] * 5, scale=1.0, step_size=0.01)
             if not np.array_equal(result, expected):
                 wrong.append(worker)
 
@@ -72,10 +72,10 @@ def test_models_side_by_side_train_as_they_would_alone() -> None:
     models = [W, 2 * W, W - 1]
     steps, noises, rows = (0.1, 0.05, 0.2), (0.0, 0.3, 0.7), [np.array([0, 3, 8]), np.array([1]), None]
     alone = [
-        accumulate_gradients(X, Y, model, rows, scale=1.5, step_size=step, make_up=noise)
+        gradient(X, Y, model, rows, scale=1.5, step_size=step, make_up=noise)
         for model, step, noise in zip(models, steps, noises, strict=True)
     ]
-    together = accumulate_gradients(
+    together = gradient(
         X, Y, np.hstack(models), rows, scale=1.5, step_size=np.repeat(steps, 2), make_up=np.repeat(noises, 2)
     )
     np.testing.assert_allclose(together, np.hstack(alone), rtol=1e-12)
@@ -83,5 +83,5 @@ def test_models_side_by_side_train_as_they_would_alone() -> None:
 
 def test_a_batch_of_nothing_moves_by_the_make_up_term_alone() -> None:
     nothing = np.array([], dtype=np.int64)
-    total = accumulate_gradients(X, Y, W, [nothing, nothing], scale=1.0, step_size=0.1, make_up=0.5)
+    total = gradient(X, Y, W, [nothing, nothing], scale=1.0, step_size=0.1, make_up=0.5)
     np.testing.assert_allclose(total, -0.5 * W - 0.5 * (W + 0.05 * W), rtol=1e-12)
