@@ -113,9 +113,9 @@ def run_audit(
 
 def write_audit(audit: Audit, folder: Path) -> None:
     """Write ``audit.json``, ``audit.png`` and the configuration to a folder."""
-    from codedfl.plotting._audit import draw_audit  # matplotlib is slow to import and only needed here
+    from codedfl.plotting import draw_audit  # matplotlib is slow to import and only needed here
 
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "config.toml", to_toml(audit.experiment.config))
     write_atomically(folder / "audit.json", json.dumps(audit.as_dict(), indent=2))
-    write_atomically(folder / "audit.png", draw_audit(audit))
+    write_atomically(folder / "audit.png", draw_audit(audit.devices, audit.known_ratio))

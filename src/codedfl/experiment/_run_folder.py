@@ -17,6 +17,7 @@ from codedfl.errors import InputError
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._summary import plain, summarise
 from codedfl.files import write_atomically
+from codedfl.native import backend
 from codedfl.training import StepSizeChoice, Trial, curves_to_csv
 
 SUBFOLDERS = ("checkpoints", "curves", "models")
@@ -111,17 +112,32 @@ class RunFolder:
 
     def write_results(self, comparison: Comparison) -> None:
         """Write summary, curves, pictures, models and versions."""
-        from codedfl.plotting._curves import draw_curves  # matplotlib is slow to import and only needed here
-
         write_atomically(self.path / "summary.json", json.dumps(summarise(comparison), indent=2))
         write_atomically(self.path / "curves.csv", curves_csv(comparison))
         write_atomically(self.path / "versions.json", json.dumps(_versions(comparison), indent=2))
         if comparison.results:
-            write_atomically(self.path / "curves.png", draw_curves(comparison, clock="training"))
-            write_atomically(self.path / "curves-charged.png", draw_curves(comparison, clock="everything"))
+            self._draw(comparison)
         for result in comparison.results:
-            name = result.scheme.name
-            comparison.predictor(name).save(self.path / "models" / f"{name}.npz")
+            comparison.predictor(result.scheme.name).save(self.path / "models" / f"{result.scheme.name}.npz")
+
+    def _draw(self, comparison: Comparison) -> None:
+        from codedfl.plotting import Clock, draw_curves  # matplotlib is slow to import and only needed here
+
+        setting = comparison.setting
+        title = (
+            f"{comparison.config.data.dataset}: {setting.federation.devices} devices, "
+            f"{setting.timing().straggler_ratio(1):.0%} of them late in a round"
+        )
+        clocks: dict[str, Clock] = {"curves.png": "training", "curves-charged.png": "everything"}
+        for name, clock in clocks.items():
+            picture = draw_curves(
+                comparison.results,
+                title=title,
+                metric=comparison.evaluator.metric,
+                reference=comparison.evaluator.reference,
+                clock=clock,
+            )
+            write_atomically(self.path / name, picture)
 
 
 def _choice(values: dict[str, Any]) -> StepSizeChoice:
@@ -149,6 +165,7 @@ def _versions(comparison: Comparison) -> dict[str, object]:
         "codedfl": __version__,
         "seed": comparison.config.seed,
         "python": platform.python_version(),
+        "backend": backend(),
         "platform": platform.platform(),
         **{library: version(library) for library in LIBRARIES},
     }

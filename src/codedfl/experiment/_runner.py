@@ -376,7 +376,7 @@ class _Runner:
     def _unstable(self, job: _Job, prepared: PreparedScheme, rounds: int) -> frozenset[float]:
         """Return the step sizes of the grid that cannot converge; none of them if that leaves nothing to try."""
         options, smoothness = job.config.learning_rate, prepared.setting.gram.smoothness
-        if job.config.training.model_norm_bound or options.decay_rounds:
+        if not options.only_stable or job.config.training.model_norm_bound or options.decay_rounds:
             return (
                 frozenset()
             )  # a bounded model cannot diverge, and a step that shrinks may start beyond what is stable

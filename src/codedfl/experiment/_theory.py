@@ -71,6 +71,16 @@ class TheoryReport:
         return self.comparison.results[0]
 
     @property
+    def title(self) -> str:
+        """The name of the dataset."""
+        return self.comparison.config.data.dataset
+
+    @property
+    def rounds(self) -> int:
+        """Rounds completed."""
+        return self.result.final.round
+
+    @property
     def samples(self) -> int:
         """``m``."""
         return self.comparison.setting.federation.total_samples

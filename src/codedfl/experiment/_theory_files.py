@@ -16,7 +16,7 @@ from codedfl.files import write_atomically
 
 def write_theory(report: TheoryReport, folder: Path) -> None:
     """Write ``theory.json``, ``theory.png``, the tables behind them as CSV, and the configuration to a folder."""
-    from codedfl.plotting._theory import draw_theory  # matplotlib is slow to import and only needed here
+    from codedfl.plotting import draw_theory  # matplotlib is slow to import and only needed here
 
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "config.toml", to_toml(report.comparison.config))

@@ -1,1 +1,19 @@
-"""Pictures, drawn to PNG without a display."""
+"""Pictures, drawn to PNG without a display. This package and `codedfl.paper` alone import matplotlib."""
+
+from codedfl.plotting._audit import draw_audit
+from codedfl.plotting._canvas import new_figure, to_png
+from codedfl.plotting._contract import draw_contract
+from codedfl.plotting._curves import COLOURS, Clock, draw_curves
+from codedfl.plotting._theory import Knob, draw_theory
+
+__all__ = [
+    "COLOURS",
+    "Clock",
+    "Knob",
+    "draw_audit",
+    "draw_contract",
+    "draw_curves",
+    "draw_theory",
+    "new_figure",
+    "to_png",
+]

@@ -7,6 +7,8 @@ import io
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+DARK, GREY = "#333333", "#999999"
+
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of a size in inches."""

@@ -9,15 +9,12 @@ from typing import Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from codedfl.experiment._comparison import Comparison
-from codedfl.plotting._canvas import new_figure, to_png
-from codedfl.training import Evaluation, RunResult
+from codedfl.plotting._canvas import DARK, new_figure, to_png
+from codedfl.training import Evaluation, Reference, RunResult
 
 Clock = Literal["training", "everything"]
 Label = tuple[float, str, str]
 """Height, text and colour of a name at the end of a line."""
-
-DARK = "#333333"
 
 COLOURS = {
     "fedavg": "#E69F00",
@@ -35,11 +32,21 @@ AXIS_TITLES = {
 }
 
 
-def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
-    """Draw score against simulated time, one line a scheme, the centralised optimum dashed.
+def draw_curves(
+    results: Sequence[RunResult],
+    *,
+    title: str,
+    metric: Literal["accuracy", "r2"],
+    reference: Reference | None = None,
+    clock: Clock = "training",
+) -> bytes:
+    """Draw score against simulated time, one line per scheme, the centralised optimum dashed.
 
     Args:
-        comparison: what to draw.
+        results: the runs to draw, at least one.
+        title: what is above the picture.
+        metric: what the score is.
+        reference: the centralised optimum.
         clock: ``training`` for the paper's convention, ``everything`` to charge preparation as well.
 
     Returns:
@@ -47,9 +54,8 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
     """
     figure = new_figure(8, 4.8)
     axes = figure.add_subplot()
-    curves = [(result, _finite(result.curve)) for result in comparison.results]
+    curves = [(result, _finite(result.curve)) for result in results]
     labels = [_draw_run(axes, result, curve, clock) for result, curve in curves if curve]
-    reference = comparison.evaluator.reference
     if reference and math.isfinite(reference.score):
         axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1)
         labels.append((reference.score, "centralised", DARK))
@@ -57,23 +63,16 @@ def draw_curves(comparison: Comparison, clock: Clock = "training") -> bytes:
         low, high = _score_limits([curve for _, curve in curves if curve], labels)
         axes.set_ylim(low, high)
         _label_ends(axes, labels, low, high)
-    accuracy = comparison.evaluator.metric == "accuracy"
-    if accuracy:
+    if metric == "accuracy":
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    latest = max(_seconds(result.final, clock) for result, _ in curves)
-    axes.set_xlim(0, latest or comparison.setting.deadline_s)
+    latest = max(_seconds(result.final, clock) for result in results)
+    axes.set_xlim(0, latest or results[0].prepared.setting.deadline_s)
     axes.set_xlabel(AXIS_TITLES[clock])
-    axes.set_ylabel("test accuracy" if accuracy else "test R²")
+    axes.set_ylabel("test accuracy" if metric == "accuracy" else "test R²")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    setting = comparison.setting
-    axes.set_title(
-        f"{comparison.config.data.dataset}: {setting.federation.devices} devices, "
-        f"{setting.timing().straggler_ratio(1):.0%} of them late in a round",
-        loc="left",
-        fontsize=11,
-        parse_math=False,  # a dollar in the name of a file is a dollar
-    )
+    # A dollar in the name of a file is a dollar.
+    axes.set_title(title, loc="left", fontsize=11, parse_math=False)
     return to_png(figure)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
 import numpy as np
 from matplotlib.axes import Axes
 
-from codedfl.experiment._theory import TheoryReport
-from codedfl.experiment._theory_points import Knob, Point
-from codedfl.plotting._canvas import new_figure, to_png
+from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
+from codedfl.theory import GapBound, LimitError, LimitPoint, Reading, Round
 
-DARK, RED, BLUE, GREY = "#333333", "#D55E00", "#0072B2", "#999999"
+RED, BLUE = "#D55E00", "#0072B2"
+
+Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
 
 TERMS = {
     "bias_of_code": ("bias of the coded data", "#D55E00"),
@@ -34,7 +38,47 @@ KNOBS: dict[Knob, str] = {
 }
 
 
-def draw_theory(report: TheoryReport) -> bytes:
+class Point(Protocol):
+    """The theory at one value of a parameter."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def corrected(self) -> dict[str, float]: ...
+    @property
+    def printed(self) -> float: ...
+    @property
+    def floor(self) -> float: ...
+
+
+class Report(Protocol):
+    """What is drawn; all gaps are per sample."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def measured(self) -> list[tuple[int, float]]: ...
+    @property
+    def gap_at_start(self) -> float: ...
+    @property
+    def round(self) -> Round: ...
+    @property
+    def bounds(self) -> dict[Reading, GapBound]: ...
+    @property
+    def limit(self) -> LimitError | None: ...
+    @property
+    def drawn_limit(self) -> LimitPoint | None: ...
+    @property
+    def sensitivity(self) -> Mapping[Knob, Sequence[Point]]: ...
+    @property
+    def tradeoff(self) -> Sequence[Point]: ...
+
+
+def draw_theory(report: Report) -> bytes:
     """Draw the measured gap against the bounds, the trade-off with privacy, and the terms against four parameters.
 
     Returns:
@@ -50,7 +94,7 @@ def draw_theory(report: TheoryReport) -> bytes:
         _draw_terms(panels[-1], report.sensitivity[knob], knob)
         panels[-1].axvline(_configured(report, knob), color=GREY, linewidth=0.8, zorder=0)
         panels[-1].set_xlabel(title)
-    panels[0].set_ylabel("terms of the corrected bound, a sample")
+    panels[0].set_ylabel("terms of the corrected bound, per sample")
     # The bound explodes with devices that never arrive; what it is elsewhere should still be seen.
     at_run = sum(
         report.sensitivity["noise_variance"][len(report.sensitivity["noise_variance"]) // 2].corrected.values()
@@ -65,8 +109,8 @@ def draw_theory(report: TheoryReport) -> bytes:
     return to_png(figure)
 
 
-def _draw_gap(axes: Axes, report: TheoryReport) -> None:
-    rounds = np.arange(1, report.result.final.round + 1)
+def _draw_gap(axes: Axes, report: Report) -> None:
+    rounds = np.arange(1, report.rounds + 1)
     for reading, colour, label in (
         ("corrected", RED, "Theorem 1, corrected"),
         ("printed", GREY, "Theorem 1, as printed"),
@@ -89,17 +133,17 @@ def _draw_gap(axes: Axes, report: TheoryReport) -> None:
     axes.set_yscale("log")
     axes.set_xlim(0, rounds[-1])
     axes.set_xlabel("rounds")
-    axes.set_ylabel("optimality gap, a sample")
+    axes.set_ylabel("optimality gap, per sample")
     axes.legend(fontsize=9, frameon=False, loc="center right")
     axes.set_title(
-        f"{report.comparison.config.data.dataset}: gap of SCFL, measured and bounded",
+        f"{report.title}: gap of SCFL, measured and bounded",
         loc="left",
         fontsize=11,
         parse_math=False,
     )
 
 
-def _draw_tradeoff(axes: Axes, report: TheoryReport) -> None:
+def _draw_tradeoff(axes: Axes, report: Report) -> None:
     bits = [point.value for point in report.tradeoff]
     lines = (
         (RED, "-", "bound, corrected", [sum(point.corrected.values()) for point in report.tradeoff]),
@@ -112,12 +156,12 @@ def _draw_tradeoff(axes: Axes, report: TheoryReport) -> None:
     axes.axhline(report.gap_at_start, color=GREY, linestyle="-.", linewidth=1, label="first model")
     axes.set_yscale("log")
     axes.set_xlabel("privacy budget of every device: MI-DP of an entry, bits")
-    axes.set_ylabel("optimality gap, a sample")
+    axes.set_ylabel("optimality gap, per sample")
     axes.legend(fontsize=9, frameon=False, loc="center right")
     axes.set_title("what privacy costs", loc="left", fontsize=11)
 
 
-def _draw_terms(axes: Axes, points: list[Point], knob: Knob) -> None:
+def _draw_terms(axes: Axes, points: Sequence[Point], knob: Knob) -> None:
     values = [point.value for point in points]
     for name, (label, colour) in TERMS.items():
         heights = np.array([point.corrected[name] for point in points])
@@ -130,7 +174,7 @@ def _draw_terms(axes: Axes, points: list[Point], knob: Knob) -> None:
         axes.set_xscale("log")
 
 
-def _configured(report: TheoryReport, knob: Knob) -> float:
+def _configured(report: Report, knob: Knob) -> float:
     """Return the value of a parameter that the run had."""
     round = report.round
     values: dict[Knob, float] = {

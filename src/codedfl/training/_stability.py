@@ -34,7 +34,7 @@ GROWTH_OVER_A_RUN = 100.0
 
 
 def round_growth(
-    prepared: PreparedScheme, step_sizes: Sequence[float], *, steps: int = LANCZOS_STEPS
+    prepared: PreparedScheme, step_sizes: Sequence[float], *, rounds: int | None = None, steps: int = LANCZOS_STEPS
 ) -> FloatArray | None:
     """Return how much a round stretches the mean error at most: a lower bound of ``||M||`` for each step size.
 
@@ -43,6 +43,8 @@ def round_growth(
     Args:
         prepared: the scheme in its setting.
         step_sizes: values of ``eta``.
+        rounds: leave out devices that are not expected to arrive even once in so many rounds: they are part of the mean, but
+            not of what a run will see.
         steps: Lanczos steps.
 
     Returns:
@@ -57,7 +59,7 @@ def round_growth(
     diagonal, beside = np.zeros((2, steps, len(etas)))
     with one_blas_thread():
         for j in range(min(steps, size)):
-            image = _mean_round(prepared, weights, basis[j], etas)
+            image = _mean_round(prepared, weights, basis[j], etas, 1 / rounds if rounds else 0.0)
             if image is None:
                 return None
             diagonal[j] = np.sum(basis[j] * image, axis=0)
@@ -82,7 +84,7 @@ def unstable_steps(prepared: PreparedScheme, step_sizes: Sequence[float], rounds
         >>> unstable_steps(prepared, [small, large], rounds=50) == {large}
         True
     """
-    growth = round_growth(prepared, step_sizes)
+    growth = round_growth(prepared, step_sizes, rounds=rounds)
     if growth is None:
         return set()
     with np.errstate(divide="ignore"):
@@ -91,7 +93,7 @@ def unstable_steps(prepared: PreparedScheme, step_sizes: Sequence[float], rounds
 
 
 def _mean_round(
-    prepared: PreparedScheme, mean_weights: MeanWeights, vectors: FloatArray, etas: FloatArray
+    prepared: PreparedScheme, mean_weights: MeanWeights, vectors: FloatArray, etas: FloatArray, rarest: float
 ) -> FloatArray | None:
     """Apply ``M``, with one step size per column."""
     setting, device, server = prepared.setting, prepared.device, prepared.server
@@ -100,7 +102,10 @@ def _mean_round(
         Start(np.ascontiguousarray(column[:, None], dtype), float(eta))
         for column, eta in zip(vectors.T, etas, strict=True)
     ]
-    device_weights, server_weight = mean_weights(device.arrivals.probability, setting.code.uploading)
+    probability = device.arrivals.probability
+    device_weights, server_weight = mean_weights(
+        np.where(probability < rarest, 0.0, probability), setting.code.uploading
+    )
     parties, weights = list[Steps](), list[float]()
     for i in np.flatnonzero(device_weights) if device.broadcasts else ():
         steps = device.mean_steps(int(i), starts)

@@ -1,0 +1,221 @@
+"""Schemes with a state of their own: each is a few lines that touch neither the loop nor the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codedfl.coding import Rows, compute_gram
+from codedfl.schemes import fedavg, scfl
+from codedfl.training import (
+    Callback,
+    Checkpoint,
+    LearningRate,
+    Round,
+    Run,
+    RunProgress,
+    RunResult,
+    Scheme,
+    SchemeState,
+    Setting,
+    StopTraining,
+    load_checkpoint,
+    train_together,
+)
+from codedfl.typing import FloatArray, IntArray
+from tests.problems import make_federation, make_setting
+
+ROUNDS = 12
+RATE = LearningRate(0.003)
+
+
+@dataclass(frozen=True)
+class MomentumState(SchemeState):
+    velocity: FloatArray
+
+
+@dataclass(frozen=True)
+class Momentum(Scheme):
+    """Server momentum: ``v <- beta v + g``, ``W <- W - eta v``."""
+
+    beta: float = 0.9
+
+    def init(self, setting: Setting, model: FloatArray) -> MomentumState:
+        return MomentumState(**vars(super().init(setting, model)), velocity=np.zeros_like(model))
+
+    def apply(self, state: MomentumState, round: Round) -> tuple[MomentumState, Mapping[str, float]]:
+        velocity = self.beta * state.velocity + self.aggregation.combine(round, state.model)
+        moved = replace(self.moved(state, velocity, round.step_size), velocity=velocity)
+        return moved, {"velocity": float(np.linalg.norm(velocity))}
+
+
+@dataclass(frozen=True)
+class PreconditionedState(SchemeState):
+    inverse_hessian: FloatArray
+
+
+@dataclass(frozen=True)
+class Preconditioned(Scheme):
+    """Newton-like steps: ``W <- W - eta L (H + mu)^-1 g``."""
+
+    def init(self, setting: Setting, model: FloatArray) -> PreconditionedState:
+        federation = setting.federation
+        gram = compute_gram([Rows(federation.features, federation.labels)])
+        damped = gram.features / gram.smoothness + 0.1 * np.eye(len(model))
+        return PreconditionedState(**vars(super().init(setting, model)), inverse_hessian=np.linalg.inv(damped))
+
+    def apply(self, state: PreconditionedState, round: Round) -> tuple[PreconditionedState, Mapping[str, float]]:
+        update = state.inverse_hessian @ self.aggregation.combine(round, state.model)
+        return self.moved(state, update.astype(state.model.dtype), round.step_size), {}
+
+
+@dataclass(frozen=True)
+class ControlState(SchemeState):
+    variates: FloatArray
+
+
+@dataclass(frozen=True)
+class ControlVariates(Scheme):
+    """The last update of every device stands in for the devices that are missing (MIFA)."""
+
+    def init(self, setting: Setting, model: FloatArray) -> ControlState:
+        variates = np.zeros((setting.federation.devices, *model.shape), model.dtype)
+        return ControlState(**vars(super().init(setting, model)), variates=variates)
+
+    def apply(self, state: ControlState, round: Round) -> tuple[ControlState, Mapping[str, float]]:
+        variates = state.variates.copy()
+        for device, update in round.updates:
+            variates[device] = update
+        return replace(self.moved(state, variates.sum(axis=0), round.step_size), variates=variates), {}
+
+
+@dataclass(frozen=True)
+class ArrivalState(SchemeState):
+    asked: IntArray
+    arrived: IntArray
+
+
+@dataclass(frozen=True)
+class EstimatedArrivals(Scheme):
+    """Weights ``1 / p_i`` with ``p_i`` estimated online by the mean of a Beta(1, 1) posterior."""
+
+    def init(self, setting: Setting, model: FloatArray) -> ArrivalState:
+        none = np.zeros(setting.federation.devices, np.int64)
+        return ArrivalState(**vars(super().init(setting, model)), asked=none, arrived=none)
+
+    def apply(self, state: ArrivalState, round: Round) -> tuple[ArrivalState, Mapping[str, float]]:
+        asked, arrived = state.asked + 1, state.arrived + round.attendance.arrived
+        estimate = (arrived + 1) / (asked + 2)
+        update = self.aggregation.combine(replace(round, arrival_probability=estimate), state.model)
+        worst = float(np.abs(estimate - round.arrival_probability).max())
+        return replace(self.moved(state, update, round.step_size), asked=asked, arrived=arrived), {"worst": worst}
+
+
+def with_state(kind: type[Scheme], base: Scheme) -> Scheme:
+    return kind(**{item.name: getattr(base, item.name) for item in fields(Scheme)})
+
+
+SCHEMES = {
+    "momentum": with_state(Momentum, fedavg()),
+    "preconditioned": with_state(Preconditioned, scfl()),
+    "control-variates": with_state(ControlVariates, fedavg()),
+    "estimated-arrivals": with_state(EstimatedArrivals, scfl()),
+}
+
+
+class KilledError(BaseException):
+    """Nothing in the loop catches this."""
+
+
+class KillAt(Callback):
+    def __init__(self, round: int) -> None:
+        self.round = round
+
+    def on_round(self, progress: RunProgress) -> None:
+        if progress.state.round == self.round:
+            raise KilledError
+
+
+def setting() -> Setting:
+    return make_setting(make_federation((40, 60, 50, 33), 12, 3, dtype=np.float32), coded_samples=60)
+
+
+def run_of(scheme: Scheme, **options: Any) -> Run:
+    return Run(scheme.prepare(setting()), RATE, ROUNDS, evaluate_every=5, **options)
+
+
+def assert_same_bits(ours: RunResult, theirs: RunResult) -> None:
+    for item in fields(theirs.progress.state):  # type: ignore[arg-type]
+        a, b = (getattr(result.progress.state, item.name) for result in (ours, theirs))
+        assert type(a) is type(b)
+        assert np.array_equal(a, b), item.name
+    assert ours.curve == theirs.curve
+    assert ours.progress.ledger.bytes_up == theirs.progress.ledger.bytes_up
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_it_trains(name: str) -> None:
+    [result] = train_together([run_of(SCHEMES[name])])
+    assert result.status == "completed"
+    assert result.final.loss < result.curve[0].loss
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_killed_run_resumes_and_equals_an_undisturbed_one(name: str, tmp_path: Path) -> None:
+    [undisturbed] = train_together([run_of(SCHEMES[name])])
+    path = tmp_path / "checkpoint.npz"
+    with pytest.raises(KilledError):
+        train_together([run_of(SCHEMES[name], callbacks=[Checkpoint(path, "same", every_s=0.0), KillAt(7)])])
+    run = run_of(SCHEMES[name])
+    run.progress, _ = load_checkpoint(path, run, "same")
+    assert run.round == 7
+    assert_same_bits(train_together([run])[0], undisturbed)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_in_lock_step_with_another_scheme_it_is_what_it_is_alone(name: str) -> None:
+    [alone] = train_together([run_of(SCHEMES[name])])
+    shared = setting()
+    runs = [Run(scheme.prepare(shared), RATE, ROUNDS, evaluate_every=5) for scheme in (scfl(), SCHEMES[name], fedavg())]
+    assert len({run.device_identity for run in runs}) == 1
+    _, together, _ = train_together(runs)
+    # A wider product adds at most 60 + 12 terms in another order, in 12 rounds of 2 steps.
+    limit = ROUNDS * 2 * (60 + 12) * float(np.finfo(np.float32).eps)
+    np.testing.assert_allclose(together.model, alone.model, rtol=0, atol=limit * np.abs(alone.model).max())
+
+
+def test_diagnostics_reach_callbacks() -> None:
+    run = run_of(SCHEMES["estimated-arrivals"])
+    train_together([run])
+    assert 0 <= run.diagnostics["worst"] < 0.5
+
+
+def test_momentum_is_the_recursion_that_it_says() -> None:
+    """With full batches and devices that always arrive, against the recursion on the exact gradient."""
+    federation = make_federation((5, 6), 3, 2)
+    prepared = SCHEMES["momentum"].prepare(make_setting(federation, power_dbm=200.0, deadline_s=1e6, local_steps=1))
+    [result] = train_together([Run(prepared, RATE, 4)])
+    X, Y = federation.features, federation.labels
+    W = velocity = np.zeros((3, 2))
+    for _ in range(4):
+        velocity = 0.9 * velocity + X.T @ (X @ W - Y)
+        W = W - 0.003 * velocity
+    np.testing.assert_allclose(result.last_model, W, rtol=1e-12)
+
+
+def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.npz"
+
+    class Stop(Callback):
+        def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
+            raise StopTraining("enough")
+
+    train_together([run_of(SCHEMES["momentum"], callbacks=[Checkpoint(path, "same"), Stop()])])
+    for name in ("control-variates", "estimated-arrivals"):
+        with pytest.raises(ValueError, match="is not a usable checkpoint"):
+            load_checkpoint(path, run_of(SCHEMES[name]), "same")
