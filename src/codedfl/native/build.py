@@ -1,7 +1,8 @@
 """Compiles the kernel, if there is a C compiler: ``python -m codedfl.native.build``.
 
-Installing the package does this, too; without a compiler, everything runs on numpy. This file is also run on its own, before
-the package and its dependencies are there, so it imports nothing but the standard library.
+Installing the package does the same; without a compiler, everything runs on numpy. With ``--sanitize FILE`` the kernel is built
+with the address and undefined-behaviour sanitizers, for tests (set CODEDFL_KERNEL to the file). This file also runs on its own,
+before the package and its dependencies are installed, so it imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 LIBRARY = FOLDER / "_kernel.so"
+SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FLAGS = ("-O3", "-ffp-contract=fast", "-fPIC", "-shared", "-fvisibility=hidden", "-Wno-psabi")
 
 
-def compile_kernel(library: Path = LIBRARY) -> str | None:
-    """Compile ``kernel.c`` into a shared library; return what went wrong, or None. A library that was there is replaced."""
+def compile_kernel(library: Path = LIBRARY, more_flags: tuple[str, ...] = ()) -> str | None:
+    """Compile ``kernel.c`` into a shared library, replacing an earlier one; return what went wrong, or None."""
     library.unlink(missing_ok=True)
     compiler = find_compiler()
     if compiler is None:
@@ -27,7 +30,7 @@ def compile_kernel(library: Path = LIBRARY) -> str | None:
     unfinished = library.with_suffix(".tmp")
     try:
         subprocess.run(
-            [*compiler, *FLAGS, str(FOLDER / "kernel.c"), "-o", str(unfinished)],
+            [*compiler, *FLAGS, *more_flags, str(FOLDER / "kernel.c"), "-o", str(unfinished)],
             check=True,
             capture_output=True,
             text=True,
@@ -54,5 +57,7 @@ def find_compiler() -> list[str] | None:
 
 
 if __name__ == "__main__":
-    problem = compile_kernel()
-    print(f"codedfl runs on numpy alone: {problem}." if problem else f"Compiled {LIBRARY}.")
+    sanitized = Path(sys.argv[2]) if sys.argv[1:2] == ["--sanitize"] else None
+    problem = compile_kernel(sanitized, SANITIZERS) if sanitized else compile_kernel()
+    print(f"codedfl runs on numpy alone: {problem}." if problem else f"Compiled {sanitized or LIBRARY}.")
+    sys.exit(1 if problem and sanitized else 0)
