@@ -8,6 +8,7 @@ import pytest
 
 from codedfl._validation import require_at_least, require_finite, require_non_negative, require_positive
 from codedfl.errors import InputError
+from codedfl.typing import ENTRIES_PER_BLOCK
 
 
 def refusal(error: pytest.ExceptionInfo[InputError]) -> str:
@@ -78,3 +79,11 @@ def test_refusals_are_value_errors() -> None:
 def test_a_count_that_is_not_an_integer_is_refused(value: Any) -> None:
     with pytest.raises(InputError, match=r"rounds = .* must be a whole number, 1 or more\."):
         require_at_least("rounds", value, 1)
+
+
+def test_a_nan_is_refused_with_its_place_in_the_whole_matrix() -> None:
+    values = np.zeros((ENTRIES_PER_BLOCK // 64 + 10, 64), dtype=np.float32)
+    require_finite("features", values)
+    values[-1, 3] = np.nan
+    with pytest.raises(InputError, match=rf"features has 1 value.* at index \({len(values) - 1}, 3\)"):
+        require_finite("features", values)

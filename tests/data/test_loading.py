@@ -4,9 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from codedfl.data import load_dataset
+from codedfl.data import Dataset, load_dataset
+from codedfl.data._loading import load_file
+from codedfl.data._tabular import Columns
+from codedfl.data._targets import TaskChoice
 from codedfl.errors import InputError
 
 
@@ -58,3 +66,153 @@ def test_an_unknown_source_is_refused(source: str, message: str) -> None:
 def test_options_of_files_are_refused_for_a_named_dataset(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_dataset("digits", rng=rng(), **options)
+
+
+FRAME = pd.DataFrame(
+    {
+        "a": np.arange(20, dtype=np.float32) / 4,
+        "b": np.arange(20) % 3,
+        "who": ["left", "right"] * 10,
+        "kind": ["cat"] * 10 + ["dog"] * 10,
+    }
+)
+KIND = Columns(("kind",), "who")
+
+
+def load(
+    path: Path, columns: Columns = KIND, *, task: TaskChoice = "auto", fraction: float = 0.25, test_file: str = ""
+) -> Dataset:
+    rng = np.random.default_rng(0)
+    return load_file(path, columns, task=task, test_fraction=fraction, test_file=test_file, rng=rng)
+
+
+def write(folder: Path, ending: str, frame: pd.DataFrame = FRAME, name: str = "pets") -> Path:
+    path = folder / f"{name}{ending}"
+    if ending == ".csv":
+        frame.to_csv(path, index=False)
+    elif ending == ".parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    else:
+        arrays: dict[str, Any] = {name: frame[name].to_numpy(dtype=np.str_) for name in ("kind", "who")}
+        np.savez(path, X=frame[["a", "b"]].to_numpy(), **arrays)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
+def test_every_format_gives_the_same_data(tmp_path: Path, ending: str) -> None:
+    data = load(write(tmp_path, ending))
+    assert (data.name, data.task, data.target_names) == ("pets", "classification", ("cat", "dog"))
+    assert data.features.shape == (15, 2)
+    assert data.features.dtype == np.float32
+    assert data.devices is not None
+    # Column a says which row it was, so that everything about a row can be looked up.
+    for row, values in enumerate(data.features):
+        original = FRAME.iloc[int(4 * values[0])]
+        assert (original["b"], original["who"]) == (values[1], data.devices[row])
+        assert original["kind"] == data.target_names[data.labels[row]]
+    assert sorted(data.test_targets.sum(axis=0)) == [2, 3]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
+def test_a_test_file_replaces_the_split(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path, ending)
+    test_file = write(tmp_path, ending, FRAME.iloc[::5], "other")
+    data = load(path, test_file=str(test_file), fraction=0)
+    assert len(data.features) == 20
+    np.testing.assert_array_equal(data.test_features[:, 0], FRAME["a"][::5])
+
+
+def test_a_test_file_may_have_its_columns_in_another_order(tmp_path: Path) -> None:
+    path = write(tmp_path, ".csv")
+    test_file = write(tmp_path, ".csv", FRAME[["kind", "b", "a"]], "other")
+    np.testing.assert_array_equal(load(path, test_file=str(test_file)).test_features[:, 0], FRAME["a"])
+
+
+def test_test_rows_within_an_npz_file_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, X=np.eye(3), y=np.arange(3.0), X_test=np.ones((1, 3)), y_test=np.ones(1))
+    data = load(path, Columns(()))
+    assert (data.task, data.target_names, data.test_features.shape) == ("regression", ("y",), (1, 3))
+    with pytest.raises(InputError, match=r"data\.test_file = .* although .* has its own X_test"):
+        load(path, Columns(()), test_file=str(path))
+
+
+@pytest.mark.parametrize(
+    ("test_file", "message"),
+    [
+        ("absent.csv", r"data\.test_file = .*absent\.csv' is not a file"),
+        ("pets.txt", r"data\.test_file = .*pets\.txt' must end in \.csv, \.npz, \.parquet"),
+        ("birds.csv", r"birds\.csv' has the class\(es\) bird, of which the training rows have none"),
+        ("short.csv", r"short\.csv' lack the feature\(s\) b and"),
+    ],
+)
+def test_a_test_file_that_does_not_fit_is_refused(tmp_path: Path, test_file: str, message: str) -> None:
+    path = write(tmp_path, ".csv")
+    write(tmp_path, ".csv", FRAME.assign(kind="bird"), "birds")
+    write(tmp_path, ".csv", FRAME.drop(columns="b"), "short")
+    with pytest.raises(InputError, match=message):
+        load(path, test_file=str(tmp_path / test_file))
+
+
+def load_or_refuse(path: Path, columns: Columns, task: TaskChoice) -> None:
+    """Whatever is in a file, the result is a valid dataset or one line that says what is wrong."""
+    refusal = ""
+    try:
+        data = load(path, columns, task=task)
+        assert data.features.dtype == data.targets.dtype == np.float32
+    except InputError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+
+
+TASKS = st.sampled_from(["auto", "classification", "regression"])
+CELLS = st.sampled_from(["", "1", "2", "-0.5", "1e300", "inf", "nan", "a", "b", "True", '"', "é", "NA", "9" * 30])
+RECORDS = st.lists(st.lists(CELLS, min_size=1, max_size=4).map(",".join), max_size=8).map("\n".join)
+
+
+@settings(deadline=None)
+@given(
+    text=st.one_of(
+        RECORDS.map(lambda records: f"x,y,z\n{records}\n".encode()),
+        st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")),
+        st.binary(max_size=60),
+    ),
+    columns=st.sampled_from([Columns(("y",)), Columns(("y",), "z"), Columns(("y", "z")), Columns(())]),
+    task=TASKS,
+)
+def test_any_csv_file_is_loaded_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, text: bytes, columns: Columns, task: TaskChoice
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "any.csv"
+    path.write_bytes(text)
+    load_or_refuse(path, columns, task)
+
+
+ANY_ARRAY = hnp.arrays(
+    dtype=st.one_of(
+        hnp.floating_dtypes(endianness="="),
+        hnp.integer_dtypes(),
+        hnp.boolean_dtypes(),
+        hnp.unicode_string_dtypes(max_len=3),
+    ),
+    shape=hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+MATRIX = hnp.arrays(np.float64, (4, 2), elements=st.floats(-1e3, 1e3))
+TARGET_TYPES: list[np.dtype[Any]] = [np.dtype(np.int64), np.dtype(np.float32), np.dtype("U2"), np.dtype(bool)]
+TARGETS = hnp.arrays(st.sampled_from(TARGET_TYPES), (4,))
+
+
+@settings(deadline=None)
+@given(
+    arrays=st.fixed_dictionaries(
+        {"X": MATRIX | ANY_ARRAY, "y": TARGETS | ANY_ARRAY}, optional={"device": TARGETS | ANY_ARRAY, "X_test": MATRIX}
+    ),
+    task=TASKS,
+)
+def test_any_npz_file_is_loaded_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, npt.NDArray[Any]], task: TaskChoice
+) -> None:
+    path = tmp_path_factory.mktemp("npz") / "any.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    load_or_refuse(path, Columns(()), task)

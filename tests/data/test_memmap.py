@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from codedfl import typing
 from codedfl.coding import Rows, compute_gram
-from codedfl.data import Federation, _blocks, load_dataset, open_federation, save_federation
-from codedfl.data._blocks import mapped_file
+from codedfl.data import Federation, load_dataset, open_federation, save_federation
+from codedfl.data._federation import mapped_file
 from codedfl.data._memmap import FILES, MATRICES, is_federation_folder
 from codedfl.errors import InputError
 from tests.problems import make_federation
@@ -62,7 +63,7 @@ def test_numpy_reads_the_files_too(tmp_path: Path) -> None:
 
 
 def test_large_arrays_are_written_in_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_blocks, "ENTRIES_PER_BLOCK", 7)
+    monkeypatch.setattr(typing, "ENTRIES_PER_BLOCK", 7)
     federation = make_federation()
     np.testing.assert_array_equal(open_federation(saved(tmp_path)).features, federation.features)
     np.testing.assert_array_equal(open_federation(tmp_path / "big").offsets, federation.offsets)
@@ -236,7 +237,7 @@ def test_folders_are_told_from_names_and_files(tmp_path: Path, monkeypatch: pyte
 def test_opening_and_the_gram_matrix_take_a_fraction_of_the_memory_of_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_blocks, "ENTRIES_PER_BLOCK", 2**16)
+    monkeypatch.setattr(typing, "ENTRIES_PER_BLOCK", 2**16)
     monkeypatch.setattr("codedfl.coding._gram.BLOCK_ROWS", 256)
     save_federation(make_federation((20_000, 30_000), dimension=100, dtype=np.float32), tmp_path / "big")
     tracemalloc.start()
@@ -252,7 +253,7 @@ def test_opening_and_the_gram_matrix_take_a_fraction_of_the_memory_of_the_data(
 def test_refusing_a_nan_takes_a_fraction_of_the_memory_of_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_blocks, "ENTRIES_PER_BLOCK", 2**16)
+    monkeypatch.setattr(typing, "ENTRIES_PER_BLOCK", 2**16)
     folder = saved(tmp_path, samples=(50_000,), dimension=100, dtype=np.float32)
     features = np.lib.format.open_memmap(folder / "features.npy", mode="r+")
     features[1:, 1] = np.nan

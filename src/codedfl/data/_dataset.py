@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from codedfl.data._blocks import require_finite_matrix
+from codedfl._messages import shown
+from codedfl._validation import require_finite
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray, IntArray
 
@@ -50,7 +51,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.task not in ("classification", "regression"):
-            raise InputError(f"task = {self.task!r} must be 'classification' or 'regression'.")
+            raise InputError(f"task = {shown(self.task)} must be 'classification' or 'regression'.")
         _require_table("features", self.features, self.feature_names)
         _require_table("targets", self.targets, self.target_names)
         _require_table("test_features", self.test_features, self.feature_names)
@@ -67,7 +68,7 @@ class Dataset:
     def labels(self) -> IntArray:
         """The class of each training row, as an index into ``target_names``."""
         if self.task != "classification":
-            raise InputError(f"the dataset {self.name!r} is a regression, which has no classes.")
+            raise InputError(f"the dataset {shown(self.name)} is a regression, which has no classes.")
         labels: IntArray = np.argmax(self.targets, axis=1)
         return labels
 
@@ -93,7 +94,7 @@ def require_matrix(name: str, values: FloatArray) -> None:
         )
     if values.size == 0:
         raise InputError(f"{name} has shape {values.shape}: at least one row and one column are needed.")
-    require_finite_matrix(name, values)
+    require_finite(name, values)
 
 
 def require_same_rows(

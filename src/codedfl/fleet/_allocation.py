@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, whole_number
 from codedfl.fleet._latency import RoundTiming
@@ -130,7 +131,7 @@ def allocate(
     if deadline == "fixed":
         return at(timing.deadline_s)
     if deadline != "free":
-        raise InputError(f"deadline = {deadline!r} must be 'fixed' or 'free'.")
+        raise InputError(f"deadline = {shown(deadline)} must be 'fixed' or 'free'.")
 
     target = int(most.sum())
     if target == 0 or coded == 0:

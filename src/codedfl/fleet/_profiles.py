@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codedfl._messages import shown
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, require_powers_dbm
@@ -65,14 +66,14 @@ class Fleet:
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names as a tuple, refused unless there is at least one and all differ."""
     if isinstance(names, str):
-        raise InputError(f"fleet.names = {names!r} is one string: give a sequence of device names.")
+        raise InputError(f"fleet.names = {shown(names)} is one string: give a sequence of device names.")
     given = tuple(names)
     if not given:
         raise InputError("fleet.names is empty: a fleet needs at least one device.")
     if len(set(given)) < len(given):
         seen: set[str] = set()
         twice = next(name for name in given if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(f"fleet.names has {twice!r} more than once: give every device a name of its own.")
+        raise InputError(f"fleet.names has {shown(twice)} more than once: give every device a name of its own.")
     return given
 
 

@@ -9,9 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from codedfl._reading import read_npz
 from codedfl.errors import InputError
-from codedfl.files import write_npz
+from codedfl.files import read_npz, write_npz
 from codedfl.training._callbacks import Callback
 from codedfl.training._ledger import Ledger
 from codedfl.training._result import Evaluation, Progress, RunResult, Status

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl.coding import CodedData, encode_all
-from codedfl.fleet._latency import BITS_PER_NUMBER
+from codedfl.fleet import BITS_PER_NUMBER
 from codedfl.training._devices import DevicePlan
 from codedfl.training._setting import Setting
 from codedfl.typing import FloatArray
