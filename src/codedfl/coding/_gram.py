@@ -19,6 +19,7 @@ BLOCK_ROWS = 2048
 
 POWER_ITERATIONS = 1000
 POWER_TOLERANCE = 1e-12
+"""Relative change of the largest eigenvalue at which its power iteration has converged."""
 
 SMALLEST_PIVOT = 1e-6
 """A Cholesky pivot below this (of columns scaled to one) counts as zero, and so does an eigenvalue below its square."""
@@ -119,7 +120,11 @@ class Gram:
 
     @cached_property
     def smoothness(self) -> float:
-        """``L = lambda_max(X^T X)``, the smoothness constant of the loss, by power iteration."""
+        """``L = lambda_max(X^T X)``, the smoothness constant of the loss.
+
+        By power iteration; where the largest eigenvalues are so close that it has not converged after ``POWER_ITERATIONS``,
+        from the eigenvalues themselves.
+        """
         vector = np.random.Generator(np.random.Philox(0)).standard_normal(self.dimension)
         estimate = 0.0
         for _ in range(POWER_ITERATIONS):
@@ -127,9 +132,10 @@ class Gram:
             product = self.features @ vector
             previous, estimate = estimate, float(vector @ product)
             if abs(estimate - previous) <= POWER_TOLERANCE * estimate:
-                break
+                return estimate
             vector = product
-        return estimate
+        largest = self.dimension - 1
+        return float(scipy.linalg.eigvalsh(self.features, subset_by_index=[largest, largest])[0])
 
     @cached_property
     def optimum(self) -> FloatArray:
