@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.files import read_npz, refusing_damage, require_file, write_atomically
+from codedfl.files import read_npz, refusing_damage, remove_leftovers, require_file, write_atomically
 
 
 @pytest.mark.parametrize(
@@ -178,3 +182,53 @@ def test_an_exception_becomes_one_sentence() -> None:
     with pytest.raises(InputError) as caught, refusing_damage(Path("a.csv"), "a .csv file"):
         raise OSError("bad.\nsecond line")
     assert str(caught.value) == "'a.csv' cannot be read as a .csv file (bad): replace it with an undamaged file."
+
+
+def test_parts_of_a_path_that_are_not_unicode_are_escaped(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.json")
+    write_atomically(str(path), os.fsdecode(b"caf\xe9"))
+    assert path.read_text(encoding="utf-8") == "caf\\udce9"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_the_leftover_of_a_killed_writer_is_recognised_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    script = (
+        "import os, signal, sys\n"
+        "from codedfl.files import write_atomically\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_atomically(sys.argv[1], 'new')\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "models" / "scfl.npz")], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    kept = [tmp_path / "curves.csv", tmp_path / ".hidden.tmp", tmp_path / ".gitignore", tmp_path / "a.abcdefgh.tmp"]
+    for path in kept:
+        path.write_text("mine")
+    (leftover,) = (tmp_path / "models").iterdir()
+    assert re.fullmatch(r"\.scfl\.npz\.[a-z0-9_]{8}\.tmp", leftover.name)
+    assert remove_leftovers(str(tmp_path)) == 1
+    assert not leftover.exists()
+    assert all(path.exists() for path in kept)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_pipes_and_devices_are_refused_without_opening_them(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.npz")
+    for path in (tmp_path / "pipe.npz", Path(os.devnull)):
+        with pytest.raises(InputError, match="is a pipe or a device"):
+            require_file("data.dataset", path)
+        with pytest.raises(InputError, match="is a pipe or a device"):
+            read_npz(path, ["X"])
+
+
+def test_names_that_cannot_be_files_are_refused(tmp_path: Path) -> None:
+    for path in ("x" * 5000, "a\0b", str(tmp_path), ""):
+        with pytest.raises(InputError, match="is not a file"):
+            require_file("data.dataset", path)
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.csv")
+    path.write_text("a,y\n1,2\n")
+    with pytest.raises(InputError, match=r"caf\\udce9\.csv' has a name that is not valid UTF-8"):
+        require_file("data.dataset", path)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +218,76 @@ def test_any_npz_file_is_loaded_or_refused(
     path = tmp_path_factory.mktemp("npz") / "any.npz"
     np.savez(path, **arrays)  # type: ignore[arg-type]
     load_or_refuse(path, Columns(()), task)
+
+
+def load_own(path: Path, **options: Any) -> Dataset:
+    return load_dataset(str(path), rng=np.random.default_rng(0), **options)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", ["pipe.csv", "pipe.npz", "pipe.parquet"])
+def test_a_pipe_is_refused_and_does_not_hang(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=r"data\.dataset = .* is a pipe or a device"):
+        load_own(tmp_path / name, target=["y"])
+
+
+def test_a_table_with_a_million_columns_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(f"c{i}" for i in range(1_000_000)) + "\n" + ",".join(["0"] * 1_000_000) + "\n")
+    start = time.perf_counter()
+    with pytest.raises(InputError, match="has 1000000 columns, more than the 50000 that a table may have"):
+        load_own(path, target=["c0"])
+    assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize("value", [0, 3.5])
+def test_features_without_any_variation_are_refused(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "flat.csv"
+    path.write_text("a,b,y\n" + "".join(f"{value},{value},{i}\n" for i in range(10)))
+    with pytest.raises(InputError, match=r"every feature of '.*flat\.csv' is constant"):
+        load_own(path, target=["y"])
+
+
+def test_a_constant_target_is_refused_and_a_zero_column_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "half.csv"
+    path.write_text("a,b,c,y\n" + "".join(f"{i},0,{i % 3},1\n" for i in range(10)))
+    with pytest.raises(InputError, match=r"the target 'y' of .* is the same in every row"):
+        load_own(path, target=["y"])
+    assert load_own(path, target=["a"], drop=["y"]).features.shape == (8, 2)
+
+
+@pytest.mark.parametrize("value", ["1e30", "-2e15"])
+def test_targets_too_large_to_be_squared_are_refused(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "large.csv"
+    path.write_text("a,y\n" + "".join(f"{i},{value if i == 3 else i}\n" for i in range(10)))
+    with pytest.raises(InputError, match=r"has values beyond 1e\+15, .*: rescale the target"):
+        load_own(path, target=["y"], test_file=str(path))
+
+
+@pytest.mark.parametrize(
+    "device", [np.array([1.0, np.nan, 2.0]), np.array(["a", "NaN", "b"]), np.array(["a", "", "b"])]
+)
+def test_a_missing_device_id_is_refused(tmp_path: Path, device: npt.NDArray[Any]) -> None:
+    path = tmp_path / "my.npz"
+    np.savez(path, X=np.eye(3), y=np.arange(3.0), device=device)
+    with pytest.raises(InputError, match=r"the array 'device' of .* has 1 missing value"):
+        load_own(path)
+
+
+def test_class_names_that_are_not_ascii_survive(tmp_path: Path) -> None:
+    path = tmp_path / "données.csv"
+    path.write_text("a,y\n" + "".join(f"{i},{'naïve' if i % 2 else '日本'}\n" for i in range(10)), encoding="utf-8")
+    assert load_own(path, target=["y"]).target_names == ("naïve", "日本")
+
+
+def test_messages_do_not_repeat_long_input(tmp_path: Path) -> None:
+    path = tmp_path / "my.csv"
+    path.write_text(f"{'c' * 5000},y\n1,2\n2,3\n")
+    for options in ({"target": ["z" * 5000]}, {"target": ["c" * 4999]}, {"target": ["y"], "task": "x" * 5000}):
+        with pytest.raises(InputError) as caught:
+            load_own(path, **options)
+        assert len(str(caught.value)) < 800
+    with pytest.raises(InputError) as caught:
+        load_dataset("d" * 5000, rng=np.random.default_rng(0))
+    assert len(str(caught.value)) < 800

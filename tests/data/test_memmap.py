@@ -271,3 +271,29 @@ def test_mapped_and_other_arrays_may_be_mixed(tmp_path: Path) -> None:
     federation: Federation = replace(opened, labels=np.array(opened.labels))
     assert federation.mapped
     assert mapped_file(federation.labels) is None
+
+
+@pytest.mark.parametrize("name", ["labels", "test_labels"])
+@pytest.mark.parametrize("row", [[0.5, 0.5], [1.0, 1.0], [0.0, 0.0], [2.0, -1.0]])
+def test_labels_of_a_classification_must_be_one_hot(tmp_path: Path, name: str, row: list[float]) -> None:
+    folder = saved(tmp_path, task="classification")
+    labels = np.load(folder / f"{name}.npy")
+    labels[2] = 0
+    labels[2, :2] = row
+    np.save(folder / f"{name}.npy", labels)
+    with pytest.raises(InputError, match=rf"row 2 of '.*{name}\.npy' is not one-hot"):
+        open_federation(folder)
+
+
+def test_labels_of_a_regression_must_not_be_too_large(tmp_path: Path) -> None:
+    folder = saved(tmp_path, task="regression")
+    np.save(folder / "labels.npy", np.load(folder / "labels.npy") * np.float32(1e30))
+    with pytest.raises(InputError, match=r"labels\.npy' has values beyond 1e\+15"):
+        open_federation(folder)
+
+
+def test_features_that_are_all_zero_are_refused(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    np.save(folder / "features.npy", 0 * np.load(folder / "features.npy"))
+    with pytest.raises(InputError, match=r"features\.npy' holds nothing but zeros"):
+        open_federation(folder)

@@ -63,7 +63,7 @@ def test_missing_files_are_named_with_the_folder_and_a_remedy(tmp_path: Path) ->
     assert str(caught.value) == (
         f"data.dataset = 'mnist' needs the file(s) t10k-labels-idx1-ubyte, which are not in {str(tmp_path / 'mnist')!r}: get "
         "the four IDX files of the MNIST database, from its home page or a mirror, put them in a folder called mnist, and set "
-        "data.data_dir (--data-dir) or CODEDFL_DATA to the folder that holds it."
+        "data.data_dir or CODEDFL_DATA to the folder that holds it."
     )
 
 
@@ -84,6 +84,7 @@ def require_real(name: str) -> None:
         pytest.skip(f"the files of {name} are not in {dataset_folder(name, None)}: set CODEDFL_DATA")
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_real_mnist_has_its_known_counts() -> None:
     require_real("mnist")
@@ -95,6 +96,7 @@ def test_real_mnist_has_its_known_counts() -> None:
     assert data.features.std(dtype=np.float64) == pytest.approx(0.30811, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_real_cifar10_test_rows_have_their_known_counts() -> None:
     require_real("cifar10-vgg")

@@ -127,6 +127,10 @@ def load_file(
                 f"data.test_file = {shown(test_file)} is given although {shown(path)} has its own X_test: remove one of them."
             )
         test = _read_test(Path(test_file), columns)
+    if len(train.features) > 1 and not np.ptp(train.features, axis=0).any():
+        raise InputError(
+            f"every feature of {shown(path)} is constant: give at least one column that differs between rows."
+        )
     encoding = fit_targets(train.targets, task, path)
     if test is None:
         return _split(train, encoding, test_fraction, rng)

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codedfl._messages import did_you_mean, listing, shown
-from codedfl.data._dataset import Task, require_same_rows
+from codedfl.data._dataset import Task, require_same_rows, require_targets
 from codedfl.data._federation import Federation
 from codedfl.data._registry import REGISTRY
 from codedfl.errors import InputError
-from codedfl.files import refusing_damage, write_atomically
+from codedfl.files import open_atomically, refusing_damage, write_atomically
 from codedfl.typing import FloatArray, IntArray, row_blocks
 
 MATRICES = ("features", "labels", "test_features", "test_labels")
@@ -72,7 +72,15 @@ def open_federation(folder: Path | str) -> Federation:
     _require_fit(folder, matrices)
     offsets = _read_offsets(folder / OFFSETS, len(matrices["features"]))
     task, targets, devices = _read_about(folder / ABOUT, matrices["labels"].shape[1], len(offsets) - 1)
-    return Federation(**matrices, offsets=offsets, task=task, target_names=targets, device_names=devices)
+    federation = Federation(**matrices, offsets=offsets, task=task, target_names=targets, device_names=devices)
+    for name in ("labels", "test_labels"):
+        require_targets(shown(folder / f"{name}.npy"), matrices[name], task)
+    features = matrices["features"]
+    if not any(features[block].any() for block in row_blocks(*features.shape)):
+        raise InputError(
+            f"{shown(folder / 'features.npy')} holds nothing but zeros: there is nothing to learn from them."
+        )
+    return federation
 
 
 def save_federation(federation: Federation, folder: Path | str) -> None:
@@ -211,26 +219,15 @@ def _names(path: Path, key: str, names: Any, count: int, what: str) -> tuple[str
 
 
 def _write_npy(path: Path, values: npt.NDArray[Any]) -> None:
-    """Write an array to a temporary name, and give it its own name when it is whole.
+    """Write an array block by block.
 
     Written and not mapped: on a full disk, a write raises an error, but a mapping kills the process.
     """
-    temporary = path.with_name(f".{path.name}")
-    header = {
-        "descr": np.lib.format.dtype_to_descr(values.dtype),
-        "fortran_order": False,
-        "shape": values.shape,
-    }
-    try:
-        with temporary.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for block in row_blocks(len(values), _width(values.shape)):
-                file.write(np.ascontiguousarray(values[block]).data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
+    with open_atomically(path) as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in row_blocks(len(values), _width(values.shape)):
+            file.write(np.ascontiguousarray(values[block]).data)
 
 
 def _width(shape: Sequence[int]) -> int:

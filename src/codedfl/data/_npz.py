@@ -11,7 +11,7 @@ import pandas as pd
 
 from codedfl._messages import shown
 from codedfl.data._dataset import require_same_rows
-from codedfl.data._tabular import Columns, Table, as_float32
+from codedfl.data._tabular import Columns, Table, as_float32, missing_values
 from codedfl.errors import InputError
 from codedfl.files import Arrays, read_npz, refusing_damage
 
@@ -33,13 +33,13 @@ def read_npz_tables(path: Path, columns: Columns, *, for_test: bool = False) -> 
     """
     if columns.drop:
         raise InputError(
-            f"data.drop = {list(columns.drop)} applies to .csv and .parquet files: leave the columns out of X in "
+            f"data.drop = {shown(list(columns.drop))} applies to .csv and .parquet files: leave the columns out of X in "
             f"{shown(path)} instead."
         )
     if len(columns.target) > 1:
         raise InputError(
-            f"data.target = {list(columns.target)} names more than one array of {shown(path)}: name one, with a column for "
-            "each output."
+            f"data.target = {shown(list(columns.target))} names more than one array of {shown(path)}: name one, with a column "
+            "for each output."
         )
     target = columns.target[0] if columns.target else "y"
     if for_test:
@@ -69,6 +69,9 @@ def _table(path: Path, arrays: Arrays, inputs: str, target: str, device: str) ->
     with refusing_damage(path, "an .npz file"):
         targets = pd.DataFrame(dict(zip(names, y.reshape(len(y), -1).T, strict=True)))
         device_names = None if devices is None else tuple(str(value) for value in devices.tolist())
+    unnamed = [name for name in device_names or () if name.lower() in ("", "nan")]
+    if unnamed:
+        raise missing_values(f"the array {shown(device)} of {shown(path)}", len(unnamed))
     if y.dtype.kind == "f":
         as_float32(f"the array {shown(target)} of {shown(path)}", y)
     return Table(

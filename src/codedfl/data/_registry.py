@@ -167,7 +167,7 @@ def _status(name: str, entry: NamedDataset, data_dir: Path | None) -> DatasetSta
 
 def _hint(name: str, entry: NamedDataset) -> str:
     return (
-        f"get {entry.source}, put them in a folder called {name}, and set data.data_dir (--data-dir) or {DATA_VARIABLE} "
+        f"get {entry.source}, put them in a folder called {name}, and set data.data_dir or {DATA_VARIABLE} "
         "to the folder that holds it"
     )
 

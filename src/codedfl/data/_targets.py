@@ -71,6 +71,9 @@ def fit_targets(targets: pd.DataFrame, task: TaskChoice, path: Path) -> TargetEn
     names = tuple(str(column.name) for column in columns)
     if task == "regression" or (task == "auto" and all(is_numeric(column) for column in columns)):
         _require_numeric(columns, path)
+        for column in columns:
+            if len(column) > 1 and column.nunique() == 1:
+                raise InputError(f"{_where(column, path)} is the same in every row: there is nothing to learn from it.")
         return TargetEncoding("regression", names)
     if len(columns) > 1:
         raise InputError(
