@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 from typing import Generic, TypeVar
@@ -61,12 +61,15 @@ class _OneBlasThread:
 _one_blas_thread = _OneBlasThread()
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Hold every BLAS library of this process to one thread for the duration of a ``with`` block.
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold every BLAS library of this process to one thread for a ``with`` block, or for a function that it decorates.
 
+    The last bits of a product depend on how many threads compute it, so everything that enters a result runs under this limit.
     Blocks may be nested, and may overlap in several threads: the limit holds until the last of them ends.
     """
-    return _one_blas_thread.held()
+    with _one_blas_thread.held():
+        yield
 
 
 @cache

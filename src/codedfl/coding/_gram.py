@@ -119,6 +119,7 @@ class Gram:
         return self.matrix[self.dimension :, self.dimension :]
 
     @cached_property
+    @one_blas_thread()
     def smoothness(self) -> float:
         """``L = lambda_max(X^T X)``, the smoothness constant of the loss.
 
@@ -138,6 +139,7 @@ class Gram:
         return float(scipy.linalg.eigvalsh(self.features, subset_by_index=[largest, largest])[0])
 
     @cached_property
+    @one_blas_thread()
     def optimum(self) -> FloatArray:
         """``W*``, the least-squares solution of (1) in the paper; that of least norm where it is not unique."""
         if self._scaled_factor is not None:
@@ -146,6 +148,7 @@ class Gram:
         return inverse @ self.cross
 
     @cached_property
+    @one_blas_thread()
     def _scaled_factor(self) -> tuple[FloatArray, FloatArray] | None:
         """The Cholesky factor of ``H`` with columns scaled to one, and their scale; None if ``H`` is singular.
 
@@ -159,6 +162,7 @@ class Gram:
             return None
         return (factor, scale[:, None]) if np.diag(factor).min() > SMALLEST_PIVOT else None
 
+    @one_blas_thread()
     def solve(self, target: FloatArray) -> FloatArray:
         """Return ``H^-1`` times a matrix.
 
@@ -171,12 +175,14 @@ class Gram:
         solution: FloatArray = scipy.linalg.cho_solve((factor, False), target / scale)
         return solution / scale
 
+    @one_blas_thread()
     def loss(self, model: FloatArray) -> float:
         """``f(W) = 1/2 ||X W - Y||_F^2`` of (1) in the paper, without touching the data."""
         W = model.astype(np.float64)
         quadratic = np.sum(W * (self.features @ W)) - 2 * np.sum(W * self.cross)
         return float(0.5 * (quadratic + np.trace(self.labels)))
 
+    @one_blas_thread()
     def gap(self, model: FloatArray) -> float:
         """``f(W) - f(W*) = 1/2 tr[(W - W*)^T H (W - W*)]``, without cancellation."""
         difference = model.astype(np.float64) - self.optimum

@@ -19,6 +19,7 @@ from codedfl.typing import FloatArray, aligned_empty
 EncoderName = Literal["auto", "direct", "gram"]
 
 
+@one_blas_thread()
 def sample_coded(
     gram: Gram,
     coded_samples: int,

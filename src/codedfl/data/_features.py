@@ -16,6 +16,7 @@ from codedfl._messages import shown
 from codedfl._validation import require_at_least, require_finite, require_positive
 from codedfl.data._dataset import require_matrix
 from codedfl.errors import InputError
+from codedfl.parallel import one_blas_thread
 from codedfl.typing import FloatArray, IntArray, aligned_empty, row_blocks
 
 MapKind = Literal["rff", "none"]
@@ -95,7 +96,7 @@ class FeatureMap:
         for block in row_blocks(count, max(self.dimension, self.input_dimension)):
             inputs = raw[block] if rows is None else raw[rows[block]]
             require_finite("a block of the raw inputs", inputs)
-            with np.errstate(over="ignore", invalid="ignore"):
+            with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 self._map_block(inputs, mapped[block])
             if not np.isfinite(mapped[block]).all():
                 raise InputError("the raw inputs are too large for this feature map: scale them or standardise them.")
