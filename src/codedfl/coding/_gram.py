@@ -193,7 +193,7 @@ def compute_gram(parts: Iterable[Rows], workers: Workers | None = None) -> Gram:
     """Add up ``[X Y]^T diag(w)^2 [X Y]`` over parts of a dataset, in blocks of rows.
 
     Args:
-        parts: the rows, for example one part a device.
+        parts: the rows, for example one part per device.
         workers: threads to multiply blocks on; the sum is taken in the order of the blocks.
 
     Returns:

@@ -149,7 +149,7 @@ class Federation:
         return {name: int(count) for name, count in zip(self.target_names, counts, strict=True) if count}
 
     def require_in_memory(self) -> None:
-        """Refuse to hold rows out of data that is too large to be copied.
+        """Refuse mapped data, which is too large to be copied.
 
         Raises:
             InputError: the features are mapped from a file.

@@ -24,7 +24,7 @@ _FLOAT32_LIMIT = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a file play a part other than being a feature.
+    """Columns of a file that are not features.
 
     Args:
         target: column(s) to predict (``data.target``).
@@ -99,7 +99,7 @@ def missing_values(name: str, count: int) -> InputError:
 
 
 def read_frame(path: Path, columns: Columns, *, for_test: bool = False) -> Table:
-    """Read a .csv or .parquet file: every column that plays no other part is a feature.
+    """Read a .csv or .parquet file: every column without another role is a feature.
 
     Args:
         path: the file.

@@ -102,7 +102,7 @@ def allocate(
     Args:
         timing: the round, with one local step.
         samples: l_i, how many samples each device has.
-        server_mac_rate: MACR_s, MAC a second.
+        server_mac_rate: MACR_s, in MAC per second.
         coded_samples: c.
         deadline: ``"fixed"`` or ``"free"``.
 
@@ -122,7 +122,7 @@ def allocate(
     if timing.workload.local_steps != 1:
         raise InputError(
             f"workload.local_steps = {timing.workload.local_steps} must be 1: load allocation is for schemes with one "
-            "gradient step a round."
+            "gradient step per round."
         )
 
     def at(deadline_s: float) -> Allocation:

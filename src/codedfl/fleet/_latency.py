@@ -145,7 +145,7 @@ class RoundTiming:
         """Return b_s = floor(T MACR_s / (τ N_MAC)), at least 1 and at most c.
 
         Args:
-            mac_rate: MACR_s of the server, MAC a second.
+            mac_rate: MACR_s of the server, in MAC per second.
             coded_samples: c.
         """
         return max(1, self.server_capacity(mac_rate, whole_number("coded_samples", coded_samples, 1)))

@@ -1,4 +1,4 @@
-"""The devices: how fast each computes and how loud each transmits (Sec. VI-A)."""
+"""The devices: how fast each computes and how strongly it transmits (Sec. VI-A)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Fleet:
 
     Args:
         names: one unique name for each device.
-        mac_rate: MACR_i, multiply-accumulate operations a second, (N,).
+        mac_rate: MACR_i, multiply-accumulate operations per second, (N,).
         transmit_power_dbm: P_i in dBm, (N,).
 
     Example:
@@ -48,7 +48,7 @@ class Fleet:
             first = int(np.argmax(slow))
             raise InputError(
                 f"fleet.mac_rate = {self.mac_rate[first]} of device {self.names[first]!r} must be a positive number "
-                "of multiply-accumulate operations a second."
+                "of multiply-accumulate operations per second."
             )
         require_powers_dbm("fleet.transmit_power_dbm", self.transmit_power_dbm)
 
@@ -92,7 +92,7 @@ def draw_fleet(
     Args:
         names: one unique name for each device.
         rng: where the draws come from, for example ``streams.at("fleet")``.
-        mac_rate: the fastest rate at a factor of one, MAC a second.
+        mac_rate: the fastest rate at a factor of one, in MAC per second.
         mac_rate_factor: the range of μ_comp,i.
         transmit_power_dbm: the range of P_i in dBm.
 

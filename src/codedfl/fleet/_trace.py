@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codedfl._device_table import DeviceTable, read_device_table
+from codedfl._device_table import Allowed, DeviceTable, read_device_table
 from codedfl._messages import shown
 from codedfl._validation import require_finite, require_positive
 from codedfl.errors import InputError
@@ -130,7 +130,8 @@ class TraceArrivals:
         )
         devices, inverse = asked[self.arrived], 1.0 / self.batch_sizes[self.arrived]
         arrivals = np.bincount(devices, minlength=self.probability.size).astype(np.float64)
-        return read_only(given_arrival(np.bincount(devices, inverse, self.probability.size), arrivals))
+        total: FloatArray = np.bincount(devices, weights=inverse, minlength=self.probability.size).astype(np.float64)
+        return read_only(given_arrival(total, arrivals))
 
     def attend(self, round: int) -> Attendance:
         """Return a recorded round."""
@@ -294,7 +295,7 @@ def _rows_per_round(table: DeviceTable, number: IntArray, rounds: int, expected:
 
 def _constant(table: DeviceTable, column: str, group: IntArray) -> FloatArray:
     """Return the one value that a column has in every group of rows."""
-    allowed = "a finite number" if column == "probability" else "a positive finite number"
+    allowed: Allowed = "a finite number" if column == "probability" else "a positive finite number"
     values = table.numbers(column, allowed)
     first = np.zeros(int(group.max()) + 1)
     first[group[::-1]] = values[::-1]
