@@ -155,3 +155,16 @@ def test_available_cores_are_those_this_process_may_use(monkeypatch: pytest.Monk
     assert available_cores() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert available_cores() == 1
+
+
+def test_threads_start_at_the_first_map_and_end_with_the_block() -> None:
+    before = threading.active_count()
+    with Workers(3) as workers:
+        assert threading.active_count() == before
+        assert list(workers.map(abs, range(-20, 0))) == list(range(20, 0, -1))
+        assert threading.active_count() > before
+    assert threading.active_count() == before
+    assert list(workers.map(abs, [-1, -2, -3])) == [1, 2, 3]  # starts new ones
+    workers.close()
+    workers.close()
+    assert threading.active_count() == before

@@ -6,8 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl._validation import require_at_least, require_finite, require_non_negative, require_positive
+from codedfl._validation import (
+    require_at_least,
+    require_finite,
+    require_fraction,
+    require_non_negative,
+    require_positive,
+)
 from codedfl.errors import InputError
+from codedfl.typing import ENTRIES_PER_BLOCK
 
 
 def refusal(error: pytest.ExceptionInfo[InputError]) -> str:
@@ -78,3 +85,34 @@ def test_refusals_are_value_errors() -> None:
 def test_a_count_that_is_not_an_integer_is_refused(value: Any) -> None:
     with pytest.raises(InputError, match=r"rounds = .* must be a whole number, 1 or more\."):
         require_at_least("rounds", value, 1)
+
+
+def test_a_nan_is_refused_with_its_place_in_the_whole_matrix() -> None:
+    values = np.zeros((ENTRIES_PER_BLOCK // 64 + 10, 64), dtype=np.float32)
+    require_finite("features", values)
+    values[-1, 3] = np.nan
+    with pytest.raises(InputError, match=rf"features has 1 value.* at index \({len(values) - 1}, 3\)"):
+        require_finite("features", values)
+
+
+@pytest.mark.parametrize("value", [True, False, np.True_, "3", 3.0, None])
+def test_a_count_is_an_integer_and_a_boolean_is_none(value: Any) -> None:
+    with pytest.raises(InputError, match=r"rounds = .* must be a whole number, 0 or more\."):
+        require_at_least("rounds", value, 0)
+
+
+@pytest.mark.parametrize(
+    "value", [True, "1", None, 10**400, 10**5000, 1j], ids=["boolean", "text", "none", "huge", "larger", "complex"]
+)
+def test_what_is_no_finite_number_is_refused(value: Any) -> None:
+    for require in (require_positive, require_non_negative, require_fraction):
+        with pytest.raises(InputError, match="must be") as caught:
+            require("x", value)
+        assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.5, math.nan])
+def test_a_fraction_is_within_0_and_1(value: float) -> None:
+    require_fraction("data.test_fraction", 0.2)
+    with pytest.raises(InputError, match="must be more than 0 and less than 1"):
+        require_fraction("data.test_fraction", value)

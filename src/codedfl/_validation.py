@@ -1,42 +1,66 @@
-"""Checks on numbers and arrays that refuse bad input in one sentence."""
+"""Checks that refuse bad numbers and arrays in one sentence."""
 
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 
+from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, row_blocks
 
 
 def require_positive(name: str, value: float) -> None:
     """Refuse a value that is not a positive finite number."""
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name} = {value} must be a positive finite number.")
+    if not (_is_finite(value) and value > 0):
+        raise InputError(f"{name} = {shown(value)} must be a positive finite number.")
 
 
 def require_non_negative(name: str, value: float) -> None:
     """Refuse a value that is negative or not finite."""
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{name} = {value} must be a finite number, zero or more.")
+    if not (_is_finite(value) and value >= 0):
+        raise InputError(f"{name} = {shown(value)} must be a finite number, zero or more.")
+
+
+def require_fraction(name: str, value: float) -> None:
+    """Refuse a value that is not strictly between 0 and 1."""
+    if not (_is_finite(value) and 0 < value < 1):
+        raise InputError(f"{name} = {shown(value)} must be more than 0 and less than 1.")
 
 
 def require_at_least(name: str, value: int, least: int) -> None:
-    """Refuse what is not an integer, and an integer below ``least``."""
-    if not isinstance(value, int | np.integer):
-        raise InputError(f"{name} = {value} must be a whole number, {least} or more.")
+    """Refuse what is not an integer, and an integer below ``least``; a boolean is not an integer."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"{name} = {shown(value)} must be a whole number, {least} or more.")
     if value < least:
-        raise InputError(f"{name} = {value} must be {least} or more.")
+        raise InputError(f"{name} = {shown(value)} must be {least} or more.")
 
 
 def require_finite(name: str, values: FloatArray) -> None:
-    """Refuse an array with a NaN or an infinity, and say where the first one is."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        first = tuple(int(i) for i in np.argwhere(~finite)[0])
-        count = int(values.size - np.count_nonzero(finite))
+    """Refuse an array with a NaN or an infinity, and say where the first one is.
+
+    The array is checked block by block, so that a mapped file is never in memory as a whole.
+    """
+    values = np.atleast_1d(values)
+    count, first = 0, (0,)
+    for block in row_blocks(len(values), values[:1].size):
+        finite = np.isfinite(values[block])
+        bad = finite.size - int(np.count_nonzero(finite))
+        if bad and not count:
+            row, *columns = np.unravel_index(int(np.argmin(finite)), finite.shape)
+            first = (block.start + int(row), *map(int, columns))
+        count += bad
+    if count:
         raise InputError(
             f"{name} has {count} value(s) that are NaN or infinite, the first at index {first}: "
             "remove those rows or fill the values in."
         )
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:
+        return False

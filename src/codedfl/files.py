@@ -1,39 +1,198 @@
-"""Files that are either whole or not there."""
+"""Whole files: written so that a reader never sees half of one, and refused in one sentence if they cannot be read."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from codedfl._messages import did_you_mean, listing, shown
+from codedfl.errors import InputError
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file so that a reader, or a crash, never sees half of it.
+if TYPE_CHECKING:
+    import pandas as pd
 
-    The content goes to a temporary file in the same folder, is flushed to disk, and then takes the name in one step.
+Arrays = dict[str, npt.NDArray[Any]]
+
+MAX_COLUMNS = 50_000
+"""Columns that a .csv or .parquet file may have: parsing time grows with them, not with the size of the file alone."""
+
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp", re.DOTALL)
+
+
+@contextmanager
+def open_atomically(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name only once it is complete and on disk.
+
+    Until then the content is in a hidden file ``.{name}.{random}.tmp`` of the same folder. An exception removes it; a killed
+    process leaves it behind for `remove_leftovers`.
     """
-    data = content.encode() if isinstance(content, str) else content
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    path = Path(path)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.chmod(0o644)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def write_npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+def write_atomically(path: str | Path, content: bytes | str) -> None:
+    """Write a file so that a reader, or a crash, never sees half of it.
+
+    Args:
+        path: the file.
+        content: bytes, or text to be written in UTF-8. Parts of a path that are not Unicode are escaped.
+    """
+    with open_atomically(path) as file:
+        file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+
+
+def write_npz(path: str | Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays to one ``.npz`` file, atomically and without pickle."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
     write_atomically(path, buffer.getvalue())
+
+
+def remove_leftovers(folder: str | Path) -> int:
+    """Delete the temporary files that killed writers left in a folder and its subfolders.
+
+    Only the owner of the folder may call this, while nobody writes to it.
+
+    Returns:
+        How many files were deleted.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, ".curves.csv.a1b2c3d4.tmp").write_text("half of a f")
+        ...     remove_leftovers(folder), remove_leftovers(folder)
+        (1, 0)
+    """
+    leftovers = [path for path in Path(folder).rglob(".*.tmp") if _TEMPORARY.fullmatch(path.name) and path.is_file()]
+    for path in leftovers:
+        path.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+def require_file(field: str, path: str | Path) -> None:
+    """Refuse a path that is not a regular file, or whose name could not be recorded.
+
+    A pipe or a device would block the reader or never end.
+
+    Args:
+        field: what the path was given as; empty if it has no name.
+        path: the file.
+    """
+    name = f"{field} = {shown(Path(path))}" if field else shown(Path(path))
+    # Path.is_file raises on names that are too long; these do not.
+    if not os.path.isfile(path):  # noqa: PTH113
+        if os.path.exists(path) and not os.path.isdir(path):  # noqa: PTH110, PTH112
+            raise InputError(f"{name} is a pipe or a device: copy its content to a file and give that.")
+        raise InputError(f"{name} is not a file: check the path and the current directory.")
+    if not _is_unicode(str(path)):
+        raise InputError(f"{name} has a name that is not valid UTF-8: rename the file or its folder.")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@contextmanager
+def refusing_damage(path: str | Path, kind: str) -> Iterator[None]:
+    """Turn whatever a parser raises on a bad file into an ``InputError`` that names the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    # Parsers of zip, gzip, LZMA, CSV and Parquet raise dozens of types on damaged files, and no documentation lists them.
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")[:200]
+        raise InputError(
+            f"{shown(Path(path))} cannot be read as {kind} ({reason}): replace it with an undamaged file."
+        ) from error
+
+
+def read_npz(path: str | Path, required: Sequence[str], optional: Sequence[str] | None = ()) -> Arrays:
+    """Read arrays of an ``.npz`` file by name, without unpickling anything.
+
+    Args:
+        path: the file.
+        required: arrays that must be there.
+        optional: arrays to read if they are there; None for all.
+
+    Raises:
+        InputError: the file is damaged, lacks a required array, or holds Python objects.
+    """
+    path = Path(path)
+    require_file("", path)
+    # Opened here because numpy does not close a damaged file that it opened itself.
+    with refusing_damage(path, "an .npz file"), path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise InputError(f"{shown(path)} is not an .npz archive: write it with numpy.savez.")
+        with archive:
+            present = archive.files
+            for name in required:
+                if name not in present:
+                    raise InputError(
+                        f"{shown(path)} has no array {shown(name)}, only: {listing(present) or 'none'}."
+                        + did_you_mean(name, present)
+                    )
+            others = present if optional is None else [name for name in optional if name in present]
+            arrays = {name: archive[name] for name in dict.fromkeys([*required, *others])}
+            for name, array in arrays.items():
+                # A member that is not an array comes back as bytes.
+                if not isinstance(array, np.ndarray):
+                    raise InputError(
+                        f"the member {shown(name)} of {shown(path)} is not an array: write it with numpy.savez."
+                    )
+            return arrays
+
+
+def read_parquet(path: str | Path) -> pd.DataFrame:
+    """Read a ``.parquet`` file.
+
+    Raises:
+        InputError: the file is damaged or has more than ``MAX_COLUMNS`` columns, or pyarrow is not installed.
+    """
+    path = Path(path)
+    if find_spec("pyarrow") is None:
+        raise InputError(f'reading {shown(path)} needs pyarrow: run pip install "codedfl[parquet]".')
+    from pyarrow import parquet
+
+    require_file("", path)
+    with refusing_damage(path, "a .parquet file"), path.open("rb") as source, parquet.ParquetFile(source) as file:
+        refuse_too_many_columns(path, file.metadata.num_columns)
+        table = file.read()
+        # Damaged text would otherwise only show when it is looked at.
+        table.validate(full=True)
+        frame: pd.DataFrame = table.to_pandas()
+        return frame
+
+
+def refuse_too_many_columns(path: Path, columns: int) -> None:
+    """Refuse a table that would take hours to read."""
+    if columns > MAX_COLUMNS:
+        raise InputError(
+            f"{shown(path)} has {columns} columns, more than the {MAX_COLUMNS} that a table may have: leave columns out, or give "
+            "the features as the array X of an .npz file."
+        )

@@ -1,4 +1,4 @@
-"""Work spread over threads without a trace in the result.
+"""Spread work over threads without changing the result.
 
 Numpy's matrix products release the interpreter lock, so threads are enough. Each product runs on one BLAS thread and
 results are consumed in the order of the items: what comes out is the same, bit for bit, for any number of workers.
@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from threading import Lock
 from typing import Generic, TypeVar
@@ -29,7 +29,7 @@ def available_cores() -> int:
 
 
 class _OneBlasThread:
-    """A limit for the whole process, set by the first who needs it and lifted by the last, in whatever threads they are."""
+    """A limit for the whole process: the first holder sets it and the last one lifts it, in whatever threads they are."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -54,19 +54,22 @@ class _OneBlasThread:
     @staticmethod
     def _set(threads: list[int]) -> None:
         for library, count in zip(_blas_libraries(), threads, strict=True):
-            # From 3.8 on threadpoolctl obeys only the first thread that has ever set a limit, and ignores all others silently.
+            # Since version 3.8, threadpoolctl obeys only the first thread that ever set a limit, and silently ignores all others.
             getattr(library, "_real_set_num_threads", library.set_num_threads)(count)
 
 
 _one_blas_thread = _OneBlasThread()
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Hold every BLAS library of this process to one thread for the duration of a ``with`` block.
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold every BLAS library of this process to one thread for a ``with`` block, or for a function that it decorates.
 
+    The last bits of a product depend on how many threads compute it, so everything that enters a result runs under this limit.
     Blocks may be nested, and may overlap in several threads: the limit holds until the last of them ends.
     """
-    return _one_blas_thread.held()
+    with _one_blas_thread.held():
+        yield
 
 
 @cache
@@ -78,7 +81,9 @@ def _blas_libraries() -> list[LibController]:
 
 
 class Workers:
-    """Threads that map in order; the caller is one of them.
+    """Threads that map a function over items in order; the caller is one of them.
+
+    Threads start at the first `map`. A ``with`` block or `close` ends them.
 
     Args:
         count: number of threads; with 1 everything runs in the caller's thread.
@@ -92,35 +97,49 @@ class Workers:
     def __init__(self, count: int = 1) -> None:
         require_at_least("workers", count, 1)
         self.count = count
-        self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = Lock()
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield ``function(item)`` in the order of ``items``, with at most two results a worker held in memory.
+        """Yield ``function(item)`` in the order of ``items``, with at most two results per worker held in memory.
 
-        While the result that is due is still in the making, the caller takes over the last item that nobody has begun. A caller
-        that only waited would be one thread more than there are cores, and be woken for every result.
+        While the next result is still being computed, the caller takes over the last item that no thread has started. A caller
+        that only waited would be one thread more than there are cores, and would be woken for every result.
         """
-        if self._pool is None:
+        if self.count == 1:
             yield from map(function, items)
             return
+        pool = self._started()
         pending: deque[_Task[Item, Result]] = deque()
         for item in items:
-            pending.append(_Task(self._pool, function, item))
+            pending.append(_Task(pool, function, item))
             if len(pending) >= 2 * self.count:
                 yield _first(pending)
         while pending:
             yield _first(pending)
 
+    def close(self) -> None:
+        """End the threads; a later `map` starts new ones."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        self.close()
+
+    def _started(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.count - 1)
+            return self._pool
 
 
 class _Task(Generic[Item, Result]):
-    """A call that a thread of the pool makes, unless the caller is there first."""
+    """A call that a thread of the pool makes, unless the caller gets to it first."""
 
     def __init__(self, pool: ThreadPoolExecutor, function: Callable[[Item], Result], item: Item) -> None:
         self._future = pool.submit(function, item)
@@ -131,7 +150,7 @@ class _Task(Generic[Item, Result]):
         return self._future.done()
 
     def take_over(self) -> bool:
-        """Make the call here and now, unless it has begun."""
+        """Make the call in this thread, unless it has started elsewhere; return whether it was made."""
         if not self._future.cancel():
             return False
         self._future = _made(self._function, self._item)

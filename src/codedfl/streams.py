@@ -13,6 +13,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from codedfl._messages import shown
 from codedfl.errors import InputError
 
 MAX_SEED = 2**63 - 1
@@ -41,7 +42,7 @@ class Streams:
 
     def __post_init__(self) -> None:
         if type(self.seed) is not int or not 0 <= self.seed <= MAX_SEED:
-            raise InputError(f"seed = {self.seed} is out of range: use an integer from 0 to {MAX_SEED}.")
+            raise InputError(f"seed = {shown(self.seed, 80)} is out of range: use an integer from 0 to {MAX_SEED}.")
 
     def at(self, purpose: str, *, device: int = 0, round: int = 0) -> np.random.Generator:
         """Return a generator at the start of the stream (seed, purpose, device, round)."""

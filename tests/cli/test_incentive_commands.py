@@ -85,7 +85,7 @@ def test_the_game_as_json_and_as_a_table(cli: Cli) -> None:
         (("contract", "--budget", "5", "--devices", "0"), "devices = 0"),
         (("contract", "--budget", "5", "--devices-file", "nowhere.csv"), "nowhere.csv"),
         (("contract", "--budget", "5", "--devices-file", "bad.csv"), "'sensitivty'"),
-        (("contract", "--budget", "5", "--devices-file", "words.csv"), "'high' in row 2"),
+        (("contract", "--budget", "5", "--devices-file", "words.csv"), "row 2: 'high'"),
         (("contract", "--budget", "5", "--devices-file", "zero.csv"), "sensitivity"),
         (("contract", "--budget", "1e9", "--devices-file", "capped.csv"), "at most"),
         (("stackelberg",), "give either --reward"),

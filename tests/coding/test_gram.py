@@ -142,6 +142,15 @@ def test_smoothness_where_a_start_at_ones_finds_little(H: FloatArray) -> None:
     assert Gram(matrix, 6, 6).smoothness == pytest.approx(float(np.linalg.eigvalsh(H)[-1]), rel=1e-8)
 
 
+@pytest.mark.parametrize("gap", [1e-2, 1e-3, 1e-4])
+def test_smoothness_where_the_largest_eigenvalues_are_close(gap: float) -> None:
+    d = 40
+    H = np.diag(1.0 - gap * np.arange(d) / d)
+    matrix = np.zeros((d + 1, d + 1))
+    matrix[:d, :d] = H
+    assert Gram(matrix, d, d).smoothness == pytest.approx(1.0, rel=1e-12)
+
+
 @pytest.mark.parametrize("X", [np.zeros((4, 3)), np.array([[1.0, -1.0, 0.0], [0.0, 2.0, -2.0]])], ids=["zero", "sum 0"])
 def test_smoothness_of_rows_that_sum_to_zero(X: FloatArray) -> None:
     gram = compute_gram([Rows(X, np.zeros((len(X), 1)))])

@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from codedfl.data import FeatureMap, _blocks
+from codedfl import typing
+from codedfl.data import FeatureMap, MapKind, Scaling, fit_feature_map
 from codedfl.errors import InputError
+from codedfl.typing import FloatArray
 
 
 def make_map(p: int = 3, d: int = 5, *, intercept: bool = True) -> FeatureMap:
@@ -43,7 +48,7 @@ NONE: dict[str, Any] = {"frequencies": None, "offsets": None, "output_scale": np
 def test_transform_is_the_plain_formula(
     change: dict[str, Any], dtype: type, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_blocks, "ENTRIES_PER_BLOCK", 20)
+    monkeypatch.setattr(typing, "ENTRIES_PER_BLOCK", 20)
     fitted = replace(make_map(), **change)
     raw = np.random.default_rng(1).normal(size=(11, 3)).astype(np.float32)
     features = fitted.transform(raw, dtype)
@@ -107,3 +112,122 @@ def test_a_damaged_saved_map_is_refused() -> None:
         FeatureMap.from_arrays({name: array for name, array in saved.items() if name != "intercept"})
     with pytest.raises(InputError, match="'input_dimension' of the saved feature map is not a single integer"):
         FeatureMap.from_arrays(saved | {"input_dimension": np.ones(2)})
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def normal(rows: int = 40, columns: int = 4) -> FloatArray:
+    return np.random.default_rng(1).normal(3, 2, size=(rows, columns)).astype(np.float32)
+
+
+def test_fourier_features_approximate_the_kernel_within_their_standard_error() -> None:
+    raw, gamma, d = normal(), 0.05, 4000
+    features = fit_feature_map(raw, dimension=d, gamma=gamma, rng=rng()).transform(raw, np.float64)
+    distances = ((raw[:, None] - raw[None]).astype(np.float64) ** 2).sum(axis=2)
+    error = features @ features.T - np.exp(-gamma * distances)
+    # An entry is a mean of d terms 2 cos(.) cos(.) = cos(sum) + cos(difference), of variance at most 1/2 + 1/2, so its
+    # standard error is at most 1 / sqrt(d); 5 of them bound 820 entries but for a chance of 5e-4.
+    assert np.abs(error).max() < 5 / np.sqrt(d)
+    assert np.abs(error.mean()) < 2 / np.sqrt(d)
+
+
+def test_frequencies_and_offsets_follow_their_laws() -> None:
+    fitted = fit_feature_map(normal(), dimension=20_000, gamma=0.3, rng=rng())
+    assert fitted.frequencies is not None
+    assert fitted.offsets is not None
+    # The variance of n normal draws has the relative standard error sqrt(2 / n).
+    assert fitted.frequencies.var() == pytest.approx(0.6, rel=5 * np.sqrt(2 / 80_000))
+    assert 0 <= fitted.offsets.min() < 0.01
+    assert 6.27 < fitted.offsets.max() < 2 * np.pi + 1e-6
+    assert fitted.frequencies.dtype == fitted.offsets.dtype == np.float32
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_gamma_scale_is_one_over_the_total_variance(standardize: bool) -> None:
+    raw = normal() * np.array([1, 2, 3, 0], dtype=np.float32)
+    seen = raw.astype(np.float64)
+    if standardize:
+        seen = (seen - seen.mean(axis=0)) / np.where(seen.std(axis=0) > 0, seen.std(axis=0), 1)
+    by_scale = fit_feature_map(raw, dimension=10, standardize=standardize, rng=rng())
+    by_hand = fit_feature_map(raw, dimension=10, standardize=standardize, gamma=1 / (4 * seen.var()), rng=rng())
+    assert by_scale.frequencies is not None
+    assert by_hand.frequencies is not None
+    np.testing.assert_allclose(by_scale.frequencies, by_hand.frequencies, rtol=1e-5)
+
+
+def test_standardised_inputs_have_mean_zero_and_variance_one_and_constants_only_lose_their_mean() -> None:
+    raw = normal()
+    raw[:, 2] = 7
+    features = fit_feature_map(raw, kind="none", standardize=True, scaling="none", rng=rng()).transform(raw)
+    np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(features.var(axis=0), [1, 1, 0, 1], rtol=1e-5)
+
+
+def test_scalings() -> None:
+    raw = np.array([[1, -4, 0], [-2, 2, 0]], dtype=np.float32)
+
+    def largest(kind: MapKind, scaling: Scaling, **options: Any) -> list[float]:
+        fitted = fit_feature_map(raw, kind=kind, scaling=scaling, rng=rng(), **options)
+        return [float(value) for value in np.abs(fitted.transform(raw)).max(axis=0)]
+
+    assert largest("none", "none") == [2, 4, 0]
+    assert largest("none", "global") == [0.5, 1, 0]
+    assert largest("none", "column") == largest("none", "auto") == [1, 1, 0]
+    assert largest("none", "column", intercept=True) == [1, 1, 0, 1]
+    assert max(largest("rff", "global", dimension=6)) == 1
+    assert largest("rff", "column", dimension=6) == [1] * 6
+    assert largest("rff", "auto", dimension=6) == largest("rff", "none", dimension=6)
+    assert largest("rff", "auto", dimension=1) == [1]
+
+
+def test_the_same_randomness_gives_the_same_map() -> None:
+    one, two = (fit_feature_map(normal(), dimension=5, rng=rng()) for _ in range(2))
+    np.testing.assert_array_equal(one.transform(normal()), two.transform(normal()))
+    assert one.dimension == 5
+
+
+@settings(deadline=None)
+@given(
+    raw=hnp.arrays(
+        np.float32,
+        hnp.array_shapes(min_dims=2, max_dims=2, max_side=5),
+        elements=st.floats(-1, 1, width=32) | st.floats(width=32),
+    ),
+    kind=st.sampled_from(["rff", "none"]),
+    scaling=st.sampled_from(["auto", "global", "column"]),
+    standardize=st.booleans(),
+)
+def test_training_features_are_within_one_or_the_inputs_are_refused(
+    raw: FloatArray, kind: MapKind, scaling: Scaling, standardize: bool
+) -> None:
+    try:
+        fitted = fit_feature_map(raw, kind=kind, dimension=3, scaling=scaling, standardize=standardize, rng=rng())
+        features = fitted.transform(raw)
+    except InputError:
+        return
+    assert np.abs(features).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "poly"}, "the feature map 'poly' is unknown"),
+        ({"scaling": "row"}, "scaling = 'row' is unknown"),
+        ({"gamma": "auto"}, "gamma = 'auto' is unknown: use a positive number or 'scale'"),
+        ({"gamma": 0.0}, "gamma = 0.0 must be a positive finite number"),
+        ({"gamma": 1e300}, r"gamma = 1e\+300 is too large for float32 features"),
+        ({"dimension": 0}, "dimension = 0 must be 1 or more"),
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fit_feature_map(normal(), rng=rng(), **options)
+
+
+def test_inputs_that_are_no_matrix_are_refused() -> None:
+    with pytest.raises(InputError, match=r"the raw inputs has shape \(3,\)"):
+        fit_feature_map(np.ones(3, np.float32), rng=rng())
+    with pytest.raises(InputError, match=r"shape \(0, 3\)"):
+        fit_feature_map(np.ones((0, 3), np.float32), rng=rng())

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from codedfl import typing
 from codedfl.coding import Rows, compute_gram
-from codedfl.data import Federation, _blocks, load_dataset, open_federation, save_federation
-from codedfl.data._blocks import mapped_file
+from codedfl.data import Federation, load_dataset, open_federation, save_federation
+from codedfl.data._federation import mapped_file
 from codedfl.data._memmap import FILES, MATRICES, is_federation_folder
 from codedfl.errors import InputError
 from tests.problems import make_federation
@@ -62,7 +63,7 @@ def test_numpy_reads_the_files_too(tmp_path: Path) -> None:
 
 
 def test_large_arrays_are_written_in_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_blocks, "ENTRIES_PER_BLOCK", 7)
+    monkeypatch.setattr(typing, "ENTRIES_PER_BLOCK", 7)
     federation = make_federation()
     np.testing.assert_array_equal(open_federation(saved(tmp_path)).features, federation.features)
     np.testing.assert_array_equal(open_federation(tmp_path / "big").offsets, federation.offsets)
@@ -236,7 +237,7 @@ def test_folders_are_told_from_names_and_files(tmp_path: Path, monkeypatch: pyte
 def test_opening_and_the_gram_matrix_take_a_fraction_of_the_memory_of_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_blocks, "ENTRIES_PER_BLOCK", 2**16)
+    monkeypatch.setattr(typing, "ENTRIES_PER_BLOCK", 2**16)
     monkeypatch.setattr("codedfl.coding._gram.BLOCK_ROWS", 256)
     save_federation(make_federation((20_000, 30_000), dimension=100, dtype=np.float32), tmp_path / "big")
     tracemalloc.start()
@@ -252,7 +253,7 @@ def test_opening_and_the_gram_matrix_take_a_fraction_of_the_memory_of_the_data(
 def test_refusing_a_nan_takes_a_fraction_of_the_memory_of_the_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_blocks, "ENTRIES_PER_BLOCK", 2**16)
+    monkeypatch.setattr(typing, "ENTRIES_PER_BLOCK", 2**16)
     folder = saved(tmp_path, samples=(50_000,), dimension=100, dtype=np.float32)
     features = np.lib.format.open_memmap(folder / "features.npy", mode="r+")
     features[1:, 1] = np.nan
@@ -270,3 +271,29 @@ def test_mapped_and_other_arrays_may_be_mixed(tmp_path: Path) -> None:
     federation: Federation = replace(opened, labels=np.array(opened.labels))
     assert federation.mapped
     assert mapped_file(federation.labels) is None
+
+
+@pytest.mark.parametrize("name", ["labels", "test_labels"])
+@pytest.mark.parametrize("row", [[0.5, 0.5], [1.0, 1.0], [0.0, 0.0], [2.0, -1.0]])
+def test_labels_of_a_classification_must_be_one_hot(tmp_path: Path, name: str, row: list[float]) -> None:
+    folder = saved(tmp_path, task="classification")
+    labels = np.load(folder / f"{name}.npy")
+    labels[2] = 0
+    labels[2, :2] = row
+    np.save(folder / f"{name}.npy", labels)
+    with pytest.raises(InputError, match=rf"row 2 of '.*{name}\.npy' is not one-hot"):
+        open_federation(folder)
+
+
+def test_labels_of_a_regression_must_not_be_too_large(tmp_path: Path) -> None:
+    folder = saved(tmp_path, task="regression")
+    np.save(folder / "labels.npy", np.load(folder / "labels.npy") * np.float32(1e30))
+    with pytest.raises(InputError, match=r"labels\.npy' has values beyond 1e\+15"):
+        open_federation(folder)
+
+
+def test_features_that_are_all_zero_are_refused(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    np.save(folder / "features.npy", 0 * np.load(folder / "features.npy"))
+    with pytest.raises(InputError, match=r"features\.npy' holds nothing but zeros"):
+        open_federation(folder)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from codedfl.fleet import (
     AdaptiveBatchArrivals,
     Arrivals,
     Channel,
+    CohortArrivals,
     FixedBatchArrivals,
+    Fleet,
     RoundTiming,
     TraceArrivals,
     Workload,
@@ -168,3 +171,71 @@ def test_the_inverse_of_recorded_batches_is_their_mean_over_arrivals() -> None:
     assert np.isnan(trace.inverse_batch[2:]).all()
     with pytest.raises(ValueError, match="read-only"):
         trace.inverse_batch[0] = 1.0
+
+
+DEVICES = 12
+POWERS = np.linspace(5.0, 25.0, DEVICES)
+
+
+def cohort_timing(devices: int = DEVICES) -> RoundTiming:
+    fleet = Fleet(tuple(f"d{i}" for i in range(devices)), np.full(devices, 1.4e6), np.resize(POWERS, devices))
+    return RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 5), deadline_s=9.0)
+
+
+def everyone(kind: str) -> Any:
+    samples = np.arange(20, 20 + DEVICES)
+    if kind == "adaptive":
+        return AdaptiveBatchArrivals(cohort_timing(), samples, Streams(3))
+    return FixedBatchArrivals(cohort_timing(), np.minimum(samples, 30), Streams(3))
+
+
+@pytest.mark.parametrize("rounds", [500, pytest.param(ROUNDS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["adaptive", "fixed"])
+def test_every_device_is_asked_and_arrives_as_often_as_promised(kind: str, rounds: int) -> None:
+    """Means of Bernoulli variables within 4.5 standard errors: 24 of them, so one correct test in 6,000 would fail."""
+    arrivals = CohortArrivals(everyone(kind), 5)
+    asked, arrived = np.zeros((2, DEVICES))
+    for k in range(rounds):
+        attendance = arrivals.attend(k)
+        assert attendance.devices is not None
+        assert len(np.unique(attendance.devices)) == 5
+        asked[attendance.devices] += 1
+        arrived[attendance.devices] += attendance.arrived
+    for counts, probability in ((asked, np.full(DEVICES, 5 / 12)), (arrived, 5 / 12 * arrivals.probability)):
+        error = np.sqrt(rounds * probability * (1 - probability))
+        assert (np.abs(counts - rounds * probability) < 4.5 * error).all()
+    assert attendance.weight == DEVICES / 5
+    assert arrivals.duration_s == 9.0
+
+
+@pytest.mark.parametrize("kind", ["adaptive", "fixed"])
+def test_members_of_a_cohort_do_what_their_profile_says(kind: str) -> None:
+    whole = everyone(kind)
+    for k in range(50):
+        attendance = CohortArrivals(whole, 4).attend(k)
+        assert attendance.devices is not None
+        most = whole.samples if kind == "adaptive" else whole.batch_sizes
+        assert (attendance.batch_sizes <= most[attendance.devices]).all()
+        assert [device for device, _ in attendance.arrivals()] == attendance.devices[attendance.arrived].tolist()
+
+
+def test_the_same_round_has_the_same_cohort() -> None:
+    a, b = (CohortArrivals(everyone("adaptive"), 3) for _ in range(2))
+    for k in (0, 7, 7):
+        first, second = a.attend(k), b.attend(k)
+        assert np.array_equal(first.devices, second.devices)  # type: ignore[arg-type]
+        assert np.array_equal(first.batch_sizes, second.batch_sizes)
+    assert not np.array_equal(a.attend(0).devices, a.attend(1).devices)  # type: ignore[arg-type]
+
+
+def test_a_cohort_of_everyone_asks_everyone() -> None:
+    attendance = CohortArrivals(everyone("adaptive"), DEVICES).attend(2)
+    assert attendance.devices is not None
+    assert attendance.devices.tolist() == list(range(DEVICES))
+    assert attendance.weight == 1.0
+
+
+@pytest.mark.parametrize("cohort", [0, -1, 13, 2.5])
+def test_impossible_cohorts_are_refused(cohort: Any) -> None:
+    with pytest.raises(InputError, match=f"cohort = {cohort}"):
+        CohortArrivals(everyone("adaptive"), cohort)

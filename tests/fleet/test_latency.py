@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from codedfl.errors import InputError
 from codedfl.fleet import Channel, Fleet, RoundTiming, Workload, draw_fleet
+from codedfl.fleet._latency import largest_fitting, outage_exponent
 from codedfl.streams import Streams
 
 SERVER_MAC_RATE = 15.36e6
@@ -184,3 +185,36 @@ def test_bad_work_is_refused() -> None:
         mnist().server_batch(0, 10)
     with pytest.raises(InputError, match="coded_samples = 0"):
         mnist().server_batch(1e6, 0)
+
+
+def test_exponent_is_the_formula() -> None:
+    kappa, window = np.array([0.3, 0.05]), np.array([2.0, 0.7])
+    expected = kappa * (2 ** (640e3 / (180e3 * window)) - 1)
+    assert outage_exponent(kappa, 640e3, 180e3, window) == pytest.approx(expected, rel=1e-13)
+
+
+def test_small_exponents_keep_their_digits() -> None:
+    assert outage_exponent(np.array([1.0]), 1.0, 1e18, np.array([1.0])) == pytest.approx(np.log(2) * 1e-18)
+
+
+def test_no_time_or_far_too_little_is_infinite_without_a_warning() -> None:
+    exponent = outage_exponent(np.full(4, 1e-9), 1e6, 1e3, np.array([-1.0, 0.0, 1e-3, 5e-324]))
+    assert np.isposinf(exponent).all()
+
+
+@given(
+    limit=st.integers(1, 400),
+    start=st.integers(0, 100),
+    each=st.integers(1, 30),
+    most=st.integers(0, 60),
+    guess=st.floats(-5, 100),
+)
+@settings(deadline=None)
+def test_largest_fitting_is_exact_from_any_start(limit: int, start: int, each: int, most: int, guess: float) -> None:
+    # tenths are not exact in binary, so limits fall on integers up to rounding
+    def fits(count: int) -> bool:
+        return start / 10 + each / 10 * count <= limit / 10
+
+    expected = max((b for b in range(1, most + 1) if fits(b)), default=0)
+    found = largest_fitting(np.array([guess]), np.array([most]), lambda b: start / 10 + each / 10 * b <= limit / 10)
+    assert found.tolist() == [expected]

@@ -27,12 +27,12 @@ def test_columns_in_any_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "cannot be read"),
-        ("name\na\n", "must have a column 'sensitivity'"),
-        ("sensitivity\n", "at least one row"),
+        ("", "is empty"),
+        ("name\na\n", "has no column 'sensitivity'"),
+        ("sensitivity\n", "one row per device"),
         ("sensitivity,colour\n1,2\n", "'colour'"),
         ("sensitivity\nnan\n", "row 1"),
-        ("sensitivity,name\n1,a\n2,a\n", "'a' 2 times"),
+        ("sensitivity,name\n1,a\n2,a\n", "row 2: 'a' has a row already"),
         ("sensitivity,h2\n1,-1\n", "interference"),
     ],
 )

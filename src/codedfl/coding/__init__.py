@@ -5,16 +5,14 @@ the data, through a factor of the Gram matrix. `encode_all` builds the global co
 """
 
 from codedfl.coding._encoder import CodedData, encode
-from codedfl.coding._fleetwide import EncoderName, cheaper_encoder, encode_all
 from codedfl.coding._gram import Gram, Rows, compute_gram
-from codedfl.coding._sampler import sample_coded
+from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
 
 __all__ = [
     "CodedData",
     "EncoderName",
     "Gram",
     "Rows",
-    "cheaper_encoder",
     "compute_gram",
     "encode",
     "encode_all",

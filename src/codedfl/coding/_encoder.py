@@ -9,6 +9,7 @@ import numpy as np
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding._gram import Rows
 from codedfl.identity import ByObject
+from codedfl.parallel import one_blas_thread
 from codedfl.typing import FloatArray
 
 CODED_BLOCK = 512
@@ -33,6 +34,7 @@ class CodedData(ByObject):
         return len(self.features)
 
 
+@one_blas_thread()
 def encode(
     rows: Rows,
     coded_samples: int,

@@ -19,6 +19,7 @@ BLOCK_ROWS = 2048
 
 POWER_ITERATIONS = 1000
 POWER_TOLERANCE = 1e-12
+"""Relative change of the largest eigenvalue at which its power iteration has converged."""
 
 SMALLEST_PIVOT = 1e-6
 """A Cholesky pivot below this (of columns scaled to one) counts as zero, and so does an eigenvalue below its square."""
@@ -118,8 +119,13 @@ class Gram:
         return self.matrix[self.dimension :, self.dimension :]
 
     @cached_property
+    @one_blas_thread()
     def smoothness(self) -> float:
-        """``L = lambda_max(X^T X)``, the smoothness constant of the loss, by power iteration."""
+        """``L = lambda_max(X^T X)``, the smoothness constant of the loss.
+
+        By power iteration; where the largest eigenvalues are so close that it has not converged after ``POWER_ITERATIONS``,
+        from the eigenvalues themselves.
+        """
         vector = np.random.Generator(np.random.Philox(0)).standard_normal(self.dimension)
         estimate = 0.0
         for _ in range(POWER_ITERATIONS):
@@ -127,11 +133,13 @@ class Gram:
             product = self.features @ vector
             previous, estimate = estimate, float(vector @ product)
             if abs(estimate - previous) <= POWER_TOLERANCE * estimate:
-                break
+                return estimate
             vector = product
-        return estimate
+        largest = self.dimension - 1
+        return float(scipy.linalg.eigvalsh(self.features, subset_by_index=[largest, largest])[0])
 
     @cached_property
+    @one_blas_thread()
     def optimum(self) -> FloatArray:
         """``W*``, the least-squares solution of (1) in the paper; that of least norm where it is not unique."""
         if self._scaled_factor is not None:
@@ -140,6 +148,7 @@ class Gram:
         return inverse @ self.cross
 
     @cached_property
+    @one_blas_thread()
     def _scaled_factor(self) -> tuple[FloatArray, FloatArray] | None:
         """The Cholesky factor of ``H`` with columns scaled to one, and their scale; None if ``H`` is singular.
 
@@ -153,6 +162,7 @@ class Gram:
             return None
         return (factor, scale[:, None]) if np.diag(factor).min() > SMALLEST_PIVOT else None
 
+    @one_blas_thread()
     def solve(self, target: FloatArray) -> FloatArray:
         """Return ``H^-1`` times a matrix.
 
@@ -165,12 +175,14 @@ class Gram:
         solution: FloatArray = scipy.linalg.cho_solve((factor, False), target / scale)
         return solution / scale
 
+    @one_blas_thread()
     def loss(self, model: FloatArray) -> float:
         """``f(W) = 1/2 ||X W - Y||_F^2`` of (1) in the paper, without touching the data."""
         W = model.astype(np.float64)
         quadratic = np.sum(W * (self.features @ W)) - 2 * np.sum(W * self.cross)
         return float(0.5 * (quadratic + np.trace(self.labels)))
 
+    @one_blas_thread()
     def gap(self, model: FloatArray) -> float:
         """``f(W) - f(W*) = 1/2 tr[(W - W*)^T H (W - W*)]``, without cancellation."""
         difference = model.astype(np.float64) - self.optimum
@@ -181,7 +193,7 @@ def compute_gram(parts: Iterable[Rows], workers: Workers | None = None) -> Gram:
     """Add up ``[X Y]^T diag(w)^2 [X Y]`` over parts of a dataset, in blocks of rows.
 
     Args:
-        parts: the rows, for example one part a device.
+        parts: the rows, for example one part per device.
         workers: threads to multiply blocks on; the sum is taken in the order of the blocks.
 
     Returns:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from codedfl.data._dataset import Dataset, Task
-from codedfl.data._features import FeatureMap
+from codedfl.data._features import FeatureMap, MapKind, Scaling, fit_feature_map
 from codedfl.data._federation import DeviceSummary, Federation, build_federation
-from codedfl.data._fitting import MapKind, Scaling, fit_feature_map
-from codedfl.data._loading import load_dataset
-from codedfl.data._memmap import open_federation, save_federation
+from codedfl.data._loading import is_file_name, load_dataset
+from codedfl.data._memmap import is_federation_folder, open_federation, save_federation
 from codedfl.data._partition import (
     Partition,
     PartitionKind,
@@ -34,6 +33,8 @@ __all__ = [
     "TaskChoice",
     "build_federation",
     "fit_feature_map",
+    "is_federation_folder",
+    "is_file_name",
     "list_datasets",
     "load_dataset",
     "open_federation",

@@ -9,11 +9,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from codedfl.data._blocks import require_finite_matrix
+from codedfl._messages import shown
+from codedfl._validation import require_finite
 from codedfl.errors import InputError
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, row_blocks
 
 Task = Literal["classification", "regression"]
+
+MAX_TARGET = 1e15
+"""Largest magnitude of a regression target: sums of squares of larger ones overflow float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.task not in ("classification", "regression"):
-            raise InputError(f"task = {self.task!r} must be 'classification' or 'regression'.")
+            raise InputError(f"task = {shown(self.task)} must be 'classification' or 'regression'.")
         _require_table("features", self.features, self.feature_names)
         _require_table("targets", self.targets, self.target_names)
         _require_table("test_features", self.test_features, self.feature_names)
@@ -59,15 +63,14 @@ class Dataset:
         require_same_rows("test_features", self.test_features, "test_targets", self.test_targets)
         if self.devices is not None:
             require_same_rows("features", self.features, "devices", self.devices)
-        if self.task == "classification":
-            _require_one_hot("targets", self.targets)
-            _require_one_hot("test_targets", self.test_targets)
+        require_targets("targets", self.targets, self.task)
+        require_targets("test_targets", self.test_targets, self.task)
 
     @property
     def labels(self) -> IntArray:
         """The class of each training row, as an index into ``target_names``."""
         if self.task != "classification":
-            raise InputError(f"the dataset {self.name!r} is a regression, which has no classes.")
+            raise InputError(f"the dataset {shown(self.name)} is a regression, which has no classes.")
         labels: IntArray = np.argmax(self.targets, axis=1)
         return labels
 
@@ -93,7 +96,7 @@ def require_matrix(name: str, values: FloatArray) -> None:
         )
     if values.size == 0:
         raise InputError(f"{name} has shape {values.shape}: at least one row and one column are needed.")
-    require_finite_matrix(name, values)
+    require_finite(name, values)
 
 
 def require_same_rows(
@@ -110,10 +113,19 @@ def _require_table(name: str, values: FloatArray, columns: tuple[str, ...]) -> N
         raise InputError(f"{name} has {values.shape[1]} columns but {len(columns)} names: give one for each column.")
 
 
-def _require_one_hot(name: str, values: FloatArray) -> None:
-    if values.shape[1] < 2:
+def require_targets(name: str, values: FloatArray, task: Task) -> None:
+    """Refuse targets of a classification that are not one-hot, and of a regression that are beyond ``MAX_TARGET``."""
+    if task == "classification" and values.shape[1] < 2:
         raise InputError(f"{name} has {values.shape[1]} class: classification needs at least 2.")
-    right = ((values == 0) | (values == 1)).all(axis=1) & (values.sum(axis=1) == 1)
-    if not right.all():
-        row = int(np.argmin(right))
-        raise InputError(f"row {row} of {name} is not one-hot: put a single 1 in the column of its class.")
+    for block in row_blocks(*values.shape):
+        part = values[block]
+        if task == "regression":
+            if np.abs(part).max() > MAX_TARGET:
+                raise InputError(
+                    f"{name} has values beyond {MAX_TARGET:g}, which training cannot square: rescale the target."
+                )
+            continue
+        right = ((part == 0) | (part == 1)).all(axis=1) & (part.sum(axis=1) == 1)
+        if not right.all():
+            row = block.start + int(np.argmin(right))
+            raise InputError(f"row {row} of {name} is not one-hot: put a single 1 in the column of its class.")

@@ -1,19 +1,28 @@
-"""Feature maps: what turns raw inputs into the features that the linear model sees."""
+"""Feature maps: from raw inputs to the features of the linear model."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.preprocessing import StandardScaler
 
-from codedfl._validation import require_at_least, require_finite
-from codedfl.data._blocks import row_blocks
+from codedfl._messages import shown
+from codedfl._validation import require_at_least, require_finite, require_positive
+from codedfl.data._dataset import require_matrix
 from codedfl.errors import InputError
-from codedfl.typing import FloatArray, IntArray, aligned_empty
+from codedfl.parallel import one_blas_thread
+from codedfl.typing import FloatArray, IntArray, aligned_empty, row_blocks
+
+MapKind = Literal["rff", "none"]
+Scaling = Literal["auto", "none", "global", "column"]
+
+_ONE = np.ones(1, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +96,7 @@ class FeatureMap:
         for block in row_blocks(count, max(self.dimension, self.input_dimension)):
             inputs = raw[block] if rows is None else raw[rows[block]]
             require_finite("a block of the raw inputs", inputs)
-            with np.errstate(over="ignore", invalid="ignore"):
+            with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 self._map_block(inputs, mapped[block])
             if not np.isfinite(mapped[block]).all():
                 raise InputError("the raw inputs are too large for this feature map: scale them or standardise them.")
@@ -125,10 +134,12 @@ class FeatureMap:
         """
         for name in ("output_scale", "intercept", "input_dimension"):
             if name not in arrays:
-                raise InputError(f"the saved feature map has no {name!r}: save it again with FeatureMap.to_arrays.")
+                raise InputError(
+                    f"the saved feature map has no {shown(name)}: save it again with FeatureMap.to_arrays."
+                )
         for name in ("intercept", "input_dimension"):
             if arrays[name].shape != () or arrays[name].dtype.kind not in "biu":
-                raise InputError(f"{name!r} of the saved feature map is not a single integer: save it again.")
+                raise InputError(f"{shown(name)} of the saved feature map is not a single integer: save it again.")
         return cls(
             input_mean=arrays.get("input_mean"),
             input_scale=arrays.get("input_scale"),
@@ -161,3 +172,102 @@ def _require_shape(name: str, values: FloatArray, shape: tuple[int, ...]) -> Non
             f"{name} of the feature map has shape {values.shape} and dtype {values.dtype}: give floats of shape {shape}."
         )
     require_finite(f"{name} of the feature map", values)
+
+
+def fit_feature_map(
+    raw: FloatArray,
+    *,
+    kind: MapKind = "rff",
+    dimension: int = 500,
+    gamma: float | Literal["scale"] = "scale",
+    standardize: bool = False,
+    scaling: Scaling = "auto",
+    intercept: bool = False,
+    rng: np.random.Generator,
+) -> FeatureMap:
+    r"""Fit a feature map to training inputs.
+
+    Random Fourier features make a linear model approximate one with the kernel
+    :math:`k(x, x') = \exp(-\gamma \|x - x'\|^2)`: with :math:`W_{jk} \sim N(0, 2 \gamma)`, :math:`b_k \sim U(0, 2 \pi)`
+    and :math:`\phi(x) = \sqrt{2 / D} \cos(x W + b)`, the mean of :math:`\phi(x)^T \phi(x')` is :math:`k(x, x')`.
+
+    Args:
+        raw: raw training inputs, (m, p).
+        kind: "rff" for random Fourier features, "none" for the inputs themselves.
+        dimension: number D of random Fourier features; the intercept comes on top.
+        gamma: width of the kernel; "scale" is 1 / (p v), where v is the variance of all entries of the inputs, after
+            standardisation.
+        standardize: whether inputs are first shifted and scaled to mean 0 and variance 1; constant ones are only shifted.
+        scaling: what features are divided by: their largest magnitude over all ("global"), in each column ("column") or
+            nothing ("none"). "auto" is "none" for random Fourier features, which are within sqrt(2 / D), and "column" for
+            inputs.
+        intercept: whether a last constant column of ones is appended.
+        rng: randomness of W and b.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> raw = rng.normal(size=(100, 3)).astype(np.float32)
+        >>> fit_feature_map(raw, dimension=50, rng=rng).transform(raw).shape
+        (100, 50)
+
+    References:
+        Random Features for Large-Scale Kernel Machines. Ali Rahimi, Benjamin Recht. NIPS 2007.
+    """
+    if kind not in ("rff", "none"):
+        raise InputError(f"the feature map {shown(kind)} is unknown: use 'rff' or 'none'.")
+    if scaling not in ("auto", "none", "global", "column"):
+        raise InputError(f"scaling = {shown(scaling)} is unknown: use 'auto', 'none', 'global' or 'column'.")
+    require_matrix("the raw inputs", raw)
+    inputs = raw.shape[1]
+    if isinstance(gamma, str) and gamma != "scale":
+        raise InputError(f"gamma = {shown(gamma)} is unknown: use a positive number or 'scale'.")
+    needs_moments = standardize or (kind == "rff" and gamma == "scale")
+    mean, scale, variance = _moments(raw, standardize) if needs_moments else (None, None, 1.0)
+    fitted = FeatureMap(mean, scale, None, None, _ONE, intercept, inputs)
+    if kind == "rff":
+        require_at_least("dimension", dimension, 1)
+        width = _scale_gamma(inputs * variance) if gamma == "scale" else gamma
+        require_positive("gamma", width)
+        fitted = _with_fourier(fitted, dimension, width, rng)
+    if scaling == "auto":
+        # A single Fourier feature reaches sqrt(2).
+        scaling = "none" if kind == "rff" and dimension > 1 else "column"
+    return fitted if scaling == "none" else replace(fitted, output_scale=_output_scale(fitted, raw, scaling))
+
+
+def _moments(raw: FloatArray, standardize: bool) -> tuple[FloatArray | None, FloatArray | None, float]:
+    scaler = StandardScaler()
+    for block in row_blocks(*raw.shape):
+        scaler.partial_fit(raw[block].astype(np.float64))
+    if not standardize:
+        return None, None, float(scaler.var_.mean() + scaler.mean_.var())
+    mean, scale = scaler.mean_.astype(np.float32), scaler.scale_.astype(np.float32)
+    scale[scale == 0] = 1
+    return mean, scale, float((scaler.var_ / scale.astype(np.float64) ** 2).mean())
+
+
+def _scale_gamma(total_variance: float) -> float:
+    # Constant inputs have no scale; this is what scikit-learn takes for them too.
+    return 1 / total_variance if total_variance > np.finfo(np.float64).tiny else 1.0
+
+
+def _with_fourier(fitted: FeatureMap, dimension: int, gamma: float, rng: np.random.Generator) -> FeatureMap:
+    sampler = RBFSampler(gamma=gamma, n_components=dimension, random_state=int(rng.integers(2**32)))
+    # The sampler looks at nothing but the number of columns.
+    sampler.fit(np.zeros((1, fitted.input_dimension)))
+    with np.errstate(over="ignore"):
+        frequencies = sampler.random_weights_.astype(np.float32)
+    if not np.isfinite(frequencies).all():
+        raise InputError(f"gamma = {gamma} is too large for float32 features: choose a smaller one, or standardise.")
+    return replace(fitted, frequencies=frequencies, offsets=sampler.random_offset_.astype(np.float32))
+
+
+def _output_scale(unscaled: FeatureMap, raw: FloatArray, scaling: Scaling) -> FloatArray:
+    mapped = replace(unscaled, intercept=False)
+    largest = np.zeros(mapped.dimension, dtype=np.float32)
+    for block in row_blocks(len(raw), max(raw.shape[1], mapped.dimension)):
+        features = mapped.transform(raw[block])
+        largest = np.maximum(largest, np.abs(features, out=features).max(axis=0))
+    scale = largest.max(keepdims=True) if scaling == "global" else largest
+    scale[scale == 0] = 1
+    return scale

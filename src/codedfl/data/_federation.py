@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from mmap import mmap
 
 import numpy as np
 import numpy.typing as npt
 
-from codedfl.data._blocks import mapped_file
+from codedfl._messages import shown
+from codedfl._validation import require_fraction
 from codedfl.data._dataset import Dataset, Task, require_matrix, require_same_rows
 from codedfl.data._features import FeatureMap
 from codedfl.data._partition import Partition
-from codedfl.data._splits import require_fraction
 from codedfl.errors import InputError
 from codedfl.identity import ByObject
 from codedfl.typing import FloatArray, IntArray
@@ -149,7 +150,7 @@ class Federation(ByObject):
         return {name: int(count) for name, count in zip(self.target_names, counts, strict=True) if count}
 
     def require_in_memory(self) -> None:
-        """Refuse to hold rows out of data that is too large to be copied.
+        """Refuse mapped data, which is too large to be copied.
 
         Raises:
             InputError: the features are mapped from a file.
@@ -209,7 +210,7 @@ def build_federation(
     order = np.concatenate(partition.parts)
     if len(order) != len(dataset.features):
         raise InputError(
-            f"the partition has {len(order)} rows but the dataset {dataset.name!r} has {len(dataset.features)}: partition "
+            f"the partition has {len(order)} rows but the dataset {shown(dataset.name)} has {len(dataset.features)}: partition "
             "that dataset."
         )
     return Federation(
@@ -222,3 +223,17 @@ def build_federation(
         target_names=dataset.target_names,
         device_names=partition.names,
     )
+
+
+def mapped_file(values: FloatArray) -> str | None:
+    """Return the file that an array is a view of, or None if it is in memory.
+
+    Example:
+        >>> mapped_file(np.zeros((2, 2))) is None
+        True
+    """
+    # An array computed from a mapped one may be of type numpy.memmap too: only what is at the bottom tells.
+    owner = values
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return str(getattr(owner, "filename", "")) if isinstance(owner.base, mmap) else None

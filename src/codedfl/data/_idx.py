@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._reading import refusing_damage
+from codedfl._messages import shown
 from codedfl.errors import InputError
+from codedfl.files import refusing_damage
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UNSIGNED_BYTE = 0x08
@@ -45,19 +46,19 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     magic = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
     if content[:4] != magic:
         raise InputError(
-            f"{str(path)!r} starts with the bytes {content[:4].hex(' ') or 'of an empty file'} instead of "
+            f"{shown(path)} starts with the bytes {content[:4].hex(' ') or 'of an empty file'} instead of "
             f"{magic.hex(' ')}: replace it with an IDX file of {dimensions}-dimensional bytes."
         )
     header = 4 + 4 * dimensions
     if len(content) < header:
-        raise InputError(f"{str(path)!r} is truncated within its header: download it again.")
+        raise InputError(f"{shown(path)} is truncated within its header: download it again.")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     promised, found = math.prod(shape), len(content) - header
     if promised != found:
         fault = "is truncated" if found < promised else "is too long"
         raise InputError(
-            f"{str(path)!r} {fault}: its header promises {promised} bytes and {found} follow, so download it again."
+            f"{shown(path)} {fault}: its header promises {promised} bytes and {found} follow, so download it again."
         )
     if promised == 0:
-        raise InputError(f"{str(path)!r} has no entries: download it again.")
+        raise InputError(f"{shown(path)} has no entries: download it again.")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)

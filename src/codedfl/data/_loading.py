@@ -1,4 +1,4 @@
-"""One function that loads a dataset by name or from a file."""
+"""Load a dataset by name, or from a user's own .csv, .parquet or .npz file."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from codedfl._messages import did_you_mean
+from codedfl._messages import did_you_mean, shown
 from codedfl.data._dataset import Dataset
 from codedfl.data._memmap import is_federation_folder
+from codedfl.data._npz import read_npz_tables
+from codedfl.data._partition import split_rows
 from codedfl.data._registry import REGISTRY, load_named
-from codedfl.data._table import Columns
-from codedfl.data._targets import TaskChoice
-from codedfl.data._user_files import FILE_ENDINGS, is_file_name, load_file
+from codedfl.data._tabular import Columns, Table, read_frame
+from codedfl.data._targets import TargetEncoding, TaskChoice, fit_targets
 from codedfl.errors import InputError
+from codedfl.files import require_file
+
+FILE_ENDINGS = (".csv", ".npz", ".parquet")
 
 
 def load_dataset(
@@ -62,11 +66,11 @@ def load_dataset(
         return load_file(Path(source), columns, task=task, test_fraction=test_fraction, test_file=test_file, rng=rng)
     if is_federation_folder(source):
         raise InputError(
-            f"data.dataset = {source!r} is a folder, which holds no raw inputs: use open_federation for it."
+            f"data.dataset = {shown(source)} is a folder, which holds no raw inputs: use open_federation for it."
         )
     if source not in REGISTRY:
         raise InputError(
-            f"data.dataset = {source!r} is neither a known dataset ({', '.join(REGISTRY)}) nor a folder with a "
+            f"data.dataset = {shown(source)} is neither a known dataset ({', '.join(REGISTRY)}) nor a folder with a "
             f"federation nor a path that ends in {', '.join(FILE_ENDINGS)}.{did_you_mean(source, list(REGISTRY))}"
         )
     _refuse_file_options(source, columns, test_file, task)
@@ -82,6 +86,94 @@ def _refuse_file_options(source: str, columns: Columns, test_file: str, task: Ta
     }
     for field, value in options.items():
         if value:
-            raise InputError(f"{field} = {value!r} applies to a file, not to data.dataset = {source!r}: leave it out.")
+            raise InputError(
+                f"{field} = {shown(value)} applies to a file, not to data.dataset = {shown(source)}: leave it out."
+            )
     if task not in ("auto", "classification"):
-        raise InputError(f"data.task = {task!r} does not fit data.dataset = {source!r}, a classification: use 'auto'.")
+        raise InputError(
+            f"data.task = {shown(task)} does not fit data.dataset = {shown(source)}, a classification: use 'auto'."
+        )
+
+
+def is_file_name(source: str) -> bool:
+    """Tell by its ending whether a source is a file rather than the name of a dataset."""
+    return source.lower().endswith(FILE_ENDINGS)
+
+
+def load_file(
+    path: Path,
+    columns: Columns,
+    *,
+    task: TaskChoice,
+    test_fraction: float,
+    test_file: str,
+    rng: np.random.Generator,
+) -> Dataset:
+    """Load a file, with test rows from ``test_file``, else from the file itself (.npz), else split off at random.
+
+    Args:
+        path: a .csv, .parquet or .npz file.
+        columns: its columns that are not features.
+        task: "auto" takes numbers for a regression, and text, categories and booleans for a classification.
+        test_fraction: fraction of the rows to test on, if there are no test rows apart.
+        test_file: a file with test rows, or "".
+        rng: randomness of the split.
+    """
+    require_file("data.dataset", path)
+    train, test = _read(path, columns)
+    if test_file:
+        if test is not None:
+            raise InputError(
+                f"data.test_file = {shown(test_file)} is given although {shown(path)} has its own X_test: remove one of them."
+            )
+        test = _read_test(Path(test_file), columns)
+    if len(train.features) > 1 and not np.ptp(train.features, axis=0).any():
+        raise InputError(
+            f"every feature of {shown(path)} is constant: give at least one column that differs between rows."
+        )
+    encoding = fit_targets(train.targets, task, path)
+    if test is None:
+        return _split(train, encoding, test_fraction, rng)
+    return Dataset(
+        name=path.stem,
+        task=encoding.task,
+        features=train.features,
+        targets=encoding.encode(train.targets, path),
+        test_features=test.with_features(train.feature_names),
+        test_targets=encoding.encode(test.targets, test.path),
+        target_names=encoding.names,
+        feature_names=train.feature_names,
+        devices=train.devices,
+    )
+
+
+def _read(path: Path, columns: Columns) -> tuple[Table, Table | None]:
+    if path.suffix.lower() == ".npz":
+        return read_npz_tables(path, columns)
+    return read_frame(path, columns), None
+
+
+def _read_test(path: Path, columns: Columns) -> Table:
+    if not is_file_name(path.name):
+        raise InputError(f"data.test_file = {shown(path)} must end in {', '.join(FILE_ENDINGS)}.")
+    require_file("data.test_file", path)
+    if path.suffix.lower() == ".npz":
+        return read_npz_tables(path, columns, for_test=True)[0]
+    return read_frame(path, columns, for_test=True)
+
+
+def _split(table: Table, encoding: TargetEncoding, test_fraction: float, rng: np.random.Generator) -> Dataset:
+    targets = encoding.encode(table.targets, table.path)
+    labels = np.argmax(targets, axis=1) if encoding.task == "classification" else None
+    train, test = split_rows(len(targets), test_fraction, labels, rng)
+    return Dataset(
+        name=table.path.stem,
+        task=encoding.task,
+        features=table.features[train],
+        targets=targets[train],
+        test_features=table.features[test],
+        test_targets=targets[test],
+        target_names=encoding.names,
+        feature_names=table.feature_names,
+        devices=None if table.devices is None else tuple(table.devices[row] for row in train),
+    )

@@ -11,15 +11,13 @@ from typing import Any, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._messages import did_you_mean, listing
-from codedfl._reading import refusing_damage
-from codedfl.data._blocks import row_blocks
-from codedfl.data._dataset import Task, require_same_rows
+from codedfl._messages import did_you_mean, listing, shown
+from codedfl.data._dataset import Task, require_same_rows, require_targets
 from codedfl.data._federation import Federation
 from codedfl.data._registry import REGISTRY
 from codedfl.errors import InputError
-from codedfl.files import write_atomically
-from codedfl.typing import FloatArray, IntArray
+from codedfl.files import open_atomically, refusing_damage, write_atomically
+from codedfl.typing import FloatArray, IntArray, row_blocks
 
 MATRICES = ("features", "labels", "test_features", "test_labels")
 OFFSETS = "offsets.npy"
@@ -67,12 +65,22 @@ def open_federation(folder: Path | str) -> Federation:
     folder = Path(folder)
     for file in FILES:
         if not (folder / file).is_file():
-            raise InputError(f"the federation folder {str(folder)!r} has no file {file!r}: add it, or check the path.")
+            raise InputError(
+                f"the federation folder {shown(folder)} has no file {shown(file)}: add it, or check the path."
+            )
     matrices = {name: _map_matrix(folder / f"{name}.npy") for name in MATRICES}
     _require_fit(folder, matrices)
     offsets = _read_offsets(folder / OFFSETS, len(matrices["features"]))
     task, targets, devices = _read_about(folder / ABOUT, matrices["labels"].shape[1], len(offsets) - 1)
-    return Federation(**matrices, offsets=offsets, task=task, target_names=targets, device_names=devices)
+    federation = Federation(**matrices, offsets=offsets, task=task, target_names=targets, device_names=devices)
+    for name in ("labels", "test_labels"):
+        require_targets(shown(folder / f"{name}.npy"), matrices[name], task)
+    features = matrices["features"]
+    if not any(features[block].any() for block in row_blocks(*features.shape)):
+        raise InputError(
+            f"{shown(folder / 'features.npy')} holds nothing but zeros: there is nothing to learn from them."
+        )
+    return federation
 
 
 def save_federation(federation: Federation, folder: Path | str) -> None:
@@ -96,7 +104,7 @@ def save_federation(federation: Federation, folder: Path | str) -> None:
     about = {"task": federation.task, "target_names": federation.target_names, "device_names": federation.device_names}
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{str(folder)!r} exists and is not an empty folder: give another one.")
+            raise InputError(f"{shown(folder)} exists and is not an empty folder: give another one.")
         folder.mkdir(parents=True, exist_ok=True)
         try:
             for name, values in matrices.items():
@@ -108,7 +116,7 @@ def save_federation(federation: Federation, folder: Path | str) -> None:
                 (folder / file).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise InputError(f"{str(folder)!r} cannot be written ({error.strerror}): give another folder.") from error
+        raise InputError(f"{shown(folder)} cannot be written ({error.strerror}): give another folder.") from error
 
 
 def _map(path: Path) -> npt.NDArray[Any]:
@@ -121,12 +129,12 @@ def _map_matrix(path: Path) -> FloatArray:
     values = _map(path)
     if values.ndim != 2 or values.size == 0:
         raise InputError(
-            f"{str(path)!r} has shape {values.shape}: give a two-dimensional array with a row for each sample."
+            f"{shown(path)} has shape {values.shape}: give a two-dimensional array with a row for each sample."
         )
     if values.dtype not in DTYPES:
-        raise InputError(f"{str(path)!r} has dtype {values.dtype.str}: save it as float32 or float64.")
+        raise InputError(f"{shown(path)} has dtype {values.dtype.str}: save it as float32 or float64.")
     if not values.flags.c_contiguous:
-        raise InputError(f"{str(path)!r} is in Fortran order: save it in C order, row after row.")
+        raise InputError(f"{shown(path)} is in Fortran order: save it in C order, row after row.")
     return values
 
 
@@ -150,18 +158,18 @@ def _read_offsets(path: Path, rows: int) -> IntArray:
     offsets = _map(path)
     if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 2:
         raise InputError(
-            f"{str(path)!r} has shape {offsets.shape} and dtype {offsets.dtype.str}: give a one-dimensional int64 array, one "
+            f"{shown(path)} has shape {offsets.shape} and dtype {offsets.dtype.str}: give a one-dimensional int64 array, one "
             "longer than there are devices."
         )
     if offsets[0] != 0 or offsets[-1] != rows:
         raise InputError(
-            f"{str(path)!r} runs from {offsets[0]} to {offsets[-1]}: it must run from 0 to the {rows} rows of features.npy."
+            f"{shown(path)} runs from {offsets[0]} to {offsets[-1]}: it must run from 0 to the {rows} rows of features.npy."
         )
     falls = np.flatnonzero(offsets[1:] <= offsets[:-1])
     if falls.size:
         first = int(falls[0])
         raise InputError(
-            f"{str(path)!r} goes from {offsets[first]} to {offsets[first + 1]} at index {first + 1}: it must increase, as every "
+            f"{shown(path)} goes from {offsets[first]} to {offsets[first + 1]} at index {first + 1}: it must increase, as every "
             "device has a row at least."
         )
     return np.array(offsets)
@@ -171,18 +179,18 @@ def _read_about(path: Path, outputs: int, devices: int) -> tuple[Task, tuple[str
     with refusing_damage(path, "a JSON file"):
         about = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(about, dict):
-        raise InputError(f"{str(path)!r} holds no JSON object: give one with the key 'task'.")
+        raise InputError(f"{shown(path)} holds no JSON object: give one with the key 'task'.")
     for key in about:
         if key not in KEYS:
             raise InputError(
-                f"{str(path)!r} has a key {key!r} but only {listing(KEYS)} mean anything: remove it.{did_you_mean(key, KEYS)}"
+                f"{shown(path)} has a key {shown(key)} but only {listing(KEYS)} are known: remove it.{did_you_mean(key, KEYS)}"
             )
     task = about.get("task")
     if task not in get_args(Task):
-        raise InputError(f"task = {task!r} in {str(path)!r} must be 'classification' or 'regression'.")
+        raise InputError(f"task = {shown(task)} in {shown(path)} must be 'classification' or 'regression'.")
     if task == "classification" and outputs < 2:
         raise InputError(
-            f"task = 'classification' in {str(path)!r} does not fit the single column of labels.npy: give one for each class."
+            f"task = 'classification' in {shown(path)} does not fit the single column of labels.npy: give one for each class."
         )
     targets = [str(j) for j in range(outputs)]
     if task == "regression":
@@ -202,35 +210,24 @@ def _read_about(path: Path, outputs: int, devices: int) -> tuple[Task, tuple[str
 
 def _names(path: Path, key: str, names: Any, count: int, what: str) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise InputError(f"{key} in {str(path)!r} is no list of names: give a list of strings, or leave it out.")
+        raise InputError(f"{key} in {shown(path)} is no list of names: give a list of strings, or leave it out.")
     if len(names) != count or len(set(names)) != count:
         raise InputError(
-            f"{key} in {str(path)!r} has {len(set(names))} different name(s): give {count}, one for each {what}."
+            f"{key} in {shown(path)} has {len(set(names))} different name(s): give {count}, one for each {what}."
         )
     return tuple(names)
 
 
 def _write_npy(path: Path, values: npt.NDArray[Any]) -> None:
-    """Write an array to a temporary name, and give it its own name when it is whole.
+    """Write an array block by block.
 
     Written and not mapped: on a full disk, a write raises an error, but a mapping kills the process.
     """
-    temporary = path.with_name(f".{path.name}")
-    header = {
-        "descr": np.lib.format.dtype_to_descr(values.dtype),
-        "fortran_order": False,
-        "shape": values.shape,
-    }
-    try:
-        with temporary.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for block in row_blocks(len(values), _width(values.shape)):
-                file.write(np.ascontiguousarray(values[block]).data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
+    with open_atomically(path) as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in row_blocks(len(values), _width(values.shape)):
+            file.write(np.ascontiguousarray(values[block]).data)
 
 
 def _width(shape: Sequence[int]) -> int:

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from codedfl._reading import Arrays, read_npz, refusing_damage
+from codedfl._messages import shown
 from codedfl.data._dataset import require_same_rows
-from codedfl.data._table import Columns, Table, as_float32
+from codedfl.data._tabular import Columns, Table, as_float32, missing_values
 from codedfl.errors import InputError
+from codedfl.files import Arrays, read_npz, refusing_damage
 
 _NUMBERS = "biuf"
 _NUMBERS_OR_TEXT = _NUMBERS + "U"
@@ -32,13 +33,13 @@ def read_npz_tables(path: Path, columns: Columns, *, for_test: bool = False) -> 
     """
     if columns.drop:
         raise InputError(
-            f"data.drop = {list(columns.drop)} applies to .csv and .parquet files: leave the columns out of X in "
-            f"{str(path)!r} instead."
+            f"data.drop = {shown(list(columns.drop))} applies to .csv and .parquet files: leave the columns out of X in "
+            f"{shown(path)} instead."
         )
     if len(columns.target) > 1:
         raise InputError(
-            f"data.target = {list(columns.target)} names more than one array of {str(path)!r}: name one, with a column for "
-            "each output."
+            f"data.target = {shown(list(columns.target))} names more than one array of {shown(path)}: name one, with a column "
+            "for each output."
         )
     target = columns.target[0] if columns.target else "y"
     if for_test:
@@ -50,7 +51,7 @@ def read_npz_tables(path: Path, columns: Columns, *, for_test: bool = False) -> 
     found = [name for name in test_names if name in arrays]
     if len(found) == 1:
         absent = next(name for name in test_names if name not in arrays)
-        raise InputError(f"{str(path)!r} has an array {found[0]!r} but no {absent!r}: give both or neither.")
+        raise InputError(f"{shown(path)} has an array {found[0]!r} but no {shown(absent)}: give both or neither.")
     return train, _table(path, arrays, *test_names, "") if found else None
 
 
@@ -58,21 +59,24 @@ def _table(path: Path, arrays: Arrays, inputs: str, target: str, device: str) ->
     X, y, devices = arrays[inputs], arrays[target], arrays.get(device)
     _require_array(path, inputs, X, (2,), _NUMBERS)
     _require_array(path, target, y, (1, 2), _NUMBERS_OR_TEXT)
-    require_same_rows(f"{inputs} in {str(path)!r}", X, target, y)
+    require_same_rows(f"{inputs} in {shown(path)}", X, target, y)
     if devices is not None:
         _require_array(path, device, devices, (1,), _NUMBERS_OR_TEXT)
-        require_same_rows(f"{inputs} in {str(path)!r}", X, device, devices)
+        require_same_rows(f"{inputs} in {shown(path)}", X, device, devices)
     name = target.removesuffix("_test")
     names = [name] if y.ndim == 1 or y.shape[1] == 1 else [f"{name}_{output}" for output in range(y.shape[1])]
     # Text may hold what is no Unicode, which only shows when it is looked at.
     with refusing_damage(path, "an .npz file"):
         targets = pd.DataFrame(dict(zip(names, y.reshape(len(y), -1).T, strict=True)))
         device_names = None if devices is None else tuple(str(value) for value in devices.tolist())
+    unnamed = [name for name in device_names or () if name.lower() in ("", "nan")]
+    if unnamed:
+        raise missing_values(f"the array {shown(device)} of {shown(path)}", len(unnamed))
     if y.dtype.kind == "f":
-        as_float32(f"the array {target!r} of {str(path)!r}", y)
+        as_float32(f"the array {shown(target)} of {shown(path)}", y)
     return Table(
         path=path,
-        features=as_float32(f"the array {inputs!r} of {str(path)!r}", X),
+        features=as_float32(f"the array {shown(inputs)} of {shown(path)}", X),
         feature_names=tuple(f"x{column}" for column in range(X.shape[1])),
         targets=targets,
         devices=device_names,
@@ -84,6 +88,6 @@ def _require_array(path: Path, name: str, array: npt.NDArray[Any], dimensions: t
         shapes = " or ".join(f"{count}-dimensional" for count in dimensions)
         content = "numbers" if kinds == _NUMBERS else "numbers or text"
         raise InputError(
-            f"the array {name!r} of {str(path)!r} has shape {array.shape} and dtype {np.dtype(array.dtype)}: give a "
+            f"the array {shown(name)} of {shown(path)} has shape {array.shape} and dtype {np.dtype(array.dtype)}: give a "
             f"non-empty {shapes} array of {content}."
         )

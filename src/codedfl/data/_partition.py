@@ -1,4 +1,4 @@
-"""Partitions: which rows each device holds."""
+"""Which rows each device holds, and which rows are for testing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.model_selection import train_test_split
 
-from codedfl._validation import require_at_least, require_positive
+from codedfl._messages import shown
+from codedfl._validation import require_at_least, require_fraction, require_positive
 from codedfl.data._dataset import Dataset
 from codedfl.errors import InputError
 from codedfl.typing import IntArray
@@ -40,7 +42,7 @@ class Partition:
             )
         for part, name in zip(self.parts, self.names, strict=True):
             if len(part) == 0:
-                raise InputError(f"the device {name!r} has no rows: use fewer devices.")
+                raise InputError(f"the device {shown(name)} has no rows: use fewer devices.")
         rows = np.sort(np.concatenate(self.parts))
         if not np.array_equal(rows, np.arange(len(rows))):
             raise InputError("the parts of the partition must hold every row exactly once: some rows repeat or lack.")
@@ -69,13 +71,13 @@ def partition(dataset: Dataset, kind: PartitionKind, devices: int, alpha: float,
     elif kind == "dirichlet":
         if dataset.task != "classification":
             raise InputError(
-                f"a partition by 'dirichlet' needs classes, and {dataset.name!r} is a regression: use 'shards' or 'iid'."
+                f"a partition by 'dirichlet' needs classes, and {shown(dataset.name)} is a regression: use 'shards' or 'iid'."
             )
         parts = partition_dirichlet(dataset.labels, devices, alpha, rng)
     elif kind == "iid":
         parts = partition_iid(len(dataset.features), devices, rng)
     else:
-        raise InputError(f"the partition {kind!r} is unknown: use 'shards', 'dirichlet', 'iid' or 'column'.")
+        raise InputError(f"the partition {shown(kind)} is unknown: use 'shards', 'dirichlet', 'iid' or 'column'.")
     return Partition(parts, _device_names(devices))
 
 
@@ -159,3 +161,37 @@ def _require_devices(devices: int, rows: int) -> None:
     require_at_least("devices", devices, 1)
     if devices > rows:
         raise InputError(f"devices = {devices} is more than the {rows} training rows: use fewer devices.")
+
+
+def split_rows(
+    rows: int, test_fraction: float, labels: IntArray | None, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Split the row numbers into (train, test), both sorted and neither of them empty.
+
+    Args:
+        rows: number of rows, 2 or more.
+        test_fraction: fraction of the rows that go to the test part, rounded, and at least one row.
+        labels: class of each row, to give both parts the same mix of classes. Without them, or when a class or a part
+            is too small for that, rows are drawn regardless of class.
+        rng: randomness.
+
+    Example:
+        >>> train, test = split_rows(10, 0.2, np.repeat([0, 1], 5), np.random.default_rng(0))
+        >>> len(train), len(test), sorted(test // 5)
+        (8, 2, [np.int64(0), np.int64(1)])
+    """
+    require_fraction("data.test_fraction", test_fraction)
+    if rows < 2:
+        raise InputError(
+            f"data.dataset has {rows} row(s), which cannot be split into training and test rows: "
+            "add rows, or give data.test_file."
+        )
+    tests = min(max(round(test_fraction * rows), 1), rows - 1)
+    if labels is not None:
+        counts = np.unique(labels, return_counts=True)[1]
+        if counts.min() < 2 or len(counts) > min(tests, rows - tests):
+            labels = None
+    train, test = train_test_split(
+        np.arange(rows), test_size=tests, stratify=labels, random_state=int(rng.integers(2**32))
+    )
+    return np.sort(train), np.sort(test)

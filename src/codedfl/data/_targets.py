@@ -9,10 +9,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from codedfl._messages import listing
+from codedfl._messages import listing, shown
 from codedfl.data._dataset import Task, one_hot
-from codedfl.data._table import as_float32
-from codedfl.data._tabular import is_numeric
+from codedfl.data._tabular import as_float32, is_numeric
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray, IntArray
 
@@ -67,15 +66,18 @@ def fit_targets(targets: pd.DataFrame, task: TaskChoice, path: Path) -> TargetEn
         TargetEncoding(task='classification', names=('apple', 'pear'))
     """
     if task not in ("auto", "classification", "regression"):
-        raise InputError(f"data.task = {task!r} must be 'auto', 'classification' or 'regression'.")
+        raise InputError(f"data.task = {shown(task)} must be 'auto', 'classification' or 'regression'.")
     columns = [targets[name] for name in targets.columns]
     names = tuple(str(column.name) for column in columns)
     if task == "regression" or (task == "auto" and all(is_numeric(column) for column in columns)):
         _require_numeric(columns, path)
+        for column in columns:
+            if len(column) > 1 and column.nunique() == 1:
+                raise InputError(f"{_where(column, path)} is the same in every row: there is nothing to learn from it.")
         return TargetEncoding("regression", names)
     if len(columns) > 1:
         raise InputError(
-            f"data.target names {len(columns)} columns of {str(path)!r} ({listing(names)}) to classify by: name a single one."
+            f"data.target names {len(columns)} columns of {shown(path)} ({listing(names)}) to classify by: name a single one."
         )
     labels = set(_class_labels(columns[0], path))
     if not 2 <= len(labels) <= MAX_CLASSES:
@@ -113,4 +115,4 @@ def _require_numeric(columns: list[pd.Series], path: Path) -> None:
 
 
 def _where(column: pd.Series, path: Path) -> str:
-    return f"the target {str(column.name)!r} of {str(path)!r}"
+    return f"the target {shown(column.name)} of {shown(path)}"

@@ -14,12 +14,12 @@ from codedfl.data import (
     Federation,
     build_federation,
     fit_feature_map,
+    is_federation_folder,
+    is_file_name,
     load_dataset,
     open_federation,
     partition,
 )
-from codedfl.data._memmap import is_federation_folder
-from codedfl.data._user_files import is_file_name
 from codedfl.errors import InputError
 from codedfl.fleet import (
     Arrivals,

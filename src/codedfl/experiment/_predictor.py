@@ -9,10 +9,9 @@ from typing import Any, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._reading import read_npz
 from codedfl.data import FeatureMap, Task
 from codedfl.errors import InputError
-from codedfl.files import write_npz
+from codedfl.files import read_npz, write_npz
 from codedfl.typing import FloatArray
 
 

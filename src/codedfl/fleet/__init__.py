@@ -28,15 +28,15 @@ from codedfl.fleet._arrivals import (
     AdaptiveBatchArrivals,
     Arrivals,
     Attendance,
+    CohortArrivals,
     FixedBatchArrivals,
-    TraceArrivals,
 )
 from codedfl.fleet._channel import Channel
-from codedfl.fleet._cohort import CohortArrivals
 from codedfl.fleet._latency import BITS_PER_NUMBER, RoundTiming, Workload
 from codedfl.fleet._profile_files import read_fleet
 from codedfl.fleet._profiles import Fleet, draw_fleet
 from codedfl.fleet._stragglers import bandwidth_for_straggler_ratio
+from codedfl.fleet._trace import TraceArrivals, read_trace, write_trace
 
 __all__ = [
     "BITS_PER_NUMBER",
@@ -57,4 +57,6 @@ __all__ = [
     "expected_return",
     "optimal_loads",
     "read_fleet",
+    "read_trace",
+    "write_trace",
 ]

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, whole_number
 from codedfl.fleet._latency import RoundTiming
@@ -101,7 +102,7 @@ def allocate(
     Args:
         timing: the round, with one local step.
         samples: l_i, how many samples each device has.
-        server_mac_rate: MACR_s, MAC a second.
+        server_mac_rate: MACR_s, in MAC per second.
         coded_samples: c.
         deadline: ``"fixed"`` or ``"free"``.
 
@@ -121,7 +122,7 @@ def allocate(
     if timing.workload.local_steps != 1:
         raise InputError(
             f"workload.local_steps = {timing.workload.local_steps} must be 1: load allocation is for schemes with one "
-            "gradient step a round."
+            "gradient step per round."
         )
 
     def at(deadline_s: float) -> Allocation:
@@ -130,7 +131,7 @@ def allocate(
     if deadline == "fixed":
         return at(timing.deadline_s)
     if deadline != "free":
-        raise InputError(f"deadline = {deadline!r} must be 'fixed' or 'free'.")
+        raise InputError(f"deadline = {shown(deadline)} must be 'fixed' or 'free'.")
 
     target = int(most.sum())
     if target == 0 or coded == 0:

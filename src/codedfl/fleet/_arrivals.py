@@ -11,9 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from codedfl._validation import require_positive
 from codedfl.errors import InputError
-from codedfl.fleet._inputs import count_vector, counts, float_vector, whole_number
+from codedfl.fleet._inputs import count_vector, whole_number
 from codedfl.fleet._latency import RoundTiming
 from codedfl.streams import Streams
 from codedfl.typing import BoolArray, FloatArray, IntArray
@@ -84,7 +83,7 @@ class AdaptiveBatchArrivals:
     @cached_property
     def probability(self) -> FloatArray:
         """p_i(1), and 0 for a device without samples."""
-        return _read_only(self.timing.arrival_probability(np.minimum(self.samples, 1)))
+        return read_only(self.timing.arrival_probability(np.minimum(self.samples, 1)))
 
     @cached_property
     def inverse_batch(self) -> FloatArray:
@@ -97,7 +96,7 @@ class AdaptiveBatchArrivals:
             sizes = np.arange(first, first + BATCHES_AT_ONCE)[:, None]
             at_least = self.timing.arrival_probability(np.broadcast_to(sizes, (len(sizes), len(self.samples))))
             total -= np.sum(np.where(sizes <= self.samples, at_least / (sizes * (sizes - 1.0)), 0.0), axis=0)
-        return _read_only(_given_arrival(total, self.probability))
+        return read_only(given_arrival(total, self.probability))
 
     @property
     def duration_s(self) -> float:
@@ -144,12 +143,12 @@ class FixedBatchArrivals:
     @cached_property
     def probability(self) -> FloatArray:
         """p_i(b_i)."""
-        return _read_only(self.timing.arrival_probability(self.batch_sizes))
+        return read_only(self.timing.arrival_probability(self.batch_sizes))
 
     @cached_property
     def inverse_batch(self) -> FloatArray:
         """1 / b_i, NaN for a device that never arrives."""
-        return _read_only(_given_arrival(self.probability / np.maximum(self.batch_sizes, 1), self.probability))
+        return read_only(given_arrival(self.probability / np.maximum(self.batch_sizes, 1), self.probability))
 
     @property
     def duration_s(self) -> float:
@@ -172,71 +171,59 @@ class FixedBatchArrivals:
 
 
 @dataclass(frozen=True, eq=False)
-class TraceArrivals:
-    """Replay K recorded rounds.
+class CohortArrivals:
+    """In every round a cohort of n devices is drawn uniformly, without replacement, and only it is asked.
+
+    An update then counts N / n times, which leaves its expectation what it was with every device. Fading is drawn for the
+    cohort alone: neither time nor memory of a round depends on N.
 
     Args:
-        batch_sizes: (K, N).
-        arrived: (K, N).
-        probability: p_i, (N,).
-        duration_s: T.
+        everyone: who would arrive if all were asked.
+        cohort: n, from 1 to N.
 
     Example:
-        >>> trace = TraceArrivals(np.array([[8, 8], [8, 0]]), np.array([[True, False], [True, False]]),
-        ...                       probability=np.array([0.9, 0.4]), duration_s=10.0)
-        >>> trace.attend(0).arrived
-        array([ True, False])
+        >>> from codedfl.fleet import Channel, Fleet, Workload
+        >>> fleet = Fleet(tuple("abcde"), np.full(5, 1.5e6), np.full(5, 20.0))
+        >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 5), deadline_s=10.0)
+        >>> arrivals = CohortArrivals(AdaptiveBatchArrivals(timing, np.full(5, 100), Streams(seed=1)), cohort=2)
+        >>> attendance = arrivals.attend(0)
+        >>> attendance.devices, attendance.weight
+        (array([0, 4]), 2.5)
     """
 
-    batch_sizes: IntArray
-    arrived: BoolArray
-    probability: FloatArray
-    duration_s: float
+    everyone: AdaptiveBatchArrivals | FixedBatchArrivals
+    cohort: int
 
     def __post_init__(self) -> None:
-        require_positive("trace.duration_s", self.duration_s)
-        probability = float_vector("trace.probability", self.probability)
-        if not ((probability >= 0) & (probability <= 1)).all():
-            raise InputError("trace.probability must lie from 0 to 1 for every device.")
-        batch = np.array(counts("trace.batch_sizes", self.batch_sizes, probability.size))
-        arrived = np.array(self.arrived)
-        if batch.ndim != 2 or arrived.shape != batch.shape or arrived.dtype != np.bool_:
-            raise InputError(
-                f"trace.batch_sizes has shape {batch.shape} and trace.arrived is {arrived.dtype} of shape "
-                f"{arrived.shape}: give whole numbers and booleans, one row a round and {probability.size} column(s)."
-            )
-        if (arrived & (batch == 0)).any():
-            first = tuple(int(i) for i in np.argwhere(arrived & (batch == 0))[0])
-            raise InputError(
-                f"trace.arrived is true at (round, device) = {first}, where trace.batch_sizes = 0 says that the device "
-                "sat the round out: correct one of them."
-            )
-        for name, array in (("batch_sizes", batch), ("arrived", arrived), ("probability", probability)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        devices = self.everyone.timing.fleet.devices
+        if whole_number("cohort", self.cohort, 1) > devices:
+            raise InputError(f"cohort = {self.cohort} exceeds the {devices} device(s) of the fleet: lower it.")
 
-    @cached_property
-    def inverse_batch(self) -> FloatArray:
-        """The mean of 1 / b_i over the recorded rounds in which the update arrived, NaN where it never did."""
-        inverse = np.where(self.arrived, 1.0 / np.maximum(self.batch_sizes, 1), 0.0)
-        return _read_only(_given_arrival(inverse.mean(axis=0), self.arrived.mean(axis=0)))
+    @property
+    def probability(self) -> FloatArray:
+        """p_i of a device that is asked, (N,)."""
+        return self.everyone.probability
+
+    @property
+    def duration_s(self) -> float:
+        """T."""
+        return self.everyone.duration_s
 
     def attend(self, round: int) -> Attendance:
-        """Return a recorded round; what late devices sent is not on record and counts as nothing."""
-        rounds, devices = self.batch_sizes.shape
-        if whole_number("round", round, 0) >= rounds:
-            raise InputError(
-                f"round = {round} is beyond the trace, which has {rounds} round(s): record more or run fewer."
-            )
-        return Attendance(self.batch_sizes[round], self.arrived[round], late_bits=np.zeros(devices))
+        """Return who of the round's cohort takes part."""
+        devices = self.everyone.timing.fleet.devices
+        rng = self.everyone.streams.at("cohort", round=whole_number("round", round, 0))
+        asked = rng.choice(devices, self.cohort, replace=False, shuffle=False)
+        asked.sort()
+        return replace(self.everyone.among(asked).attend(round), devices=asked, weight=devices / self.cohort)
 
 
-def _given_arrival(joint: FloatArray, probability: FloatArray) -> FloatArray:
+def given_arrival(joint: FloatArray, probability: FloatArray) -> FloatArray:
     """Divide E[x; arrival] by P(arrival), NaN where that is zero."""
     ratio: FloatArray = np.divide(joint, probability, out=np.full(joint.shape, np.nan), where=probability > 0)
     return ratio
 
 
-def _read_only(array: FloatArray) -> FloatArray:
+def read_only(array: FloatArray) -> FloatArray:
     array.setflags(write=False)
     return array

@@ -73,7 +73,7 @@ class Channel:
     def sample_fading(self, streams: Streams, round: int, devices: int) -> FloatArray:
         """Draw |h|² / γ ~ Exp(1) for every device in a round.
 
-        It is drawn by inversion, one uniform number a device, so that adding devices leaves the earlier ones as they
+        It is drawn by inversion, one uniform number per device, so that adding devices leaves the earlier ones as they
         were, and every scheme under the same seed meets the same channel.
         """
         rng = streams.at("channel", round=whole_number("round", round, 0))

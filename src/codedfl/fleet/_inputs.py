@@ -7,6 +7,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from codedfl._messages import shown
 from codedfl._validation import require_finite
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray, IntArray
@@ -59,13 +60,13 @@ def count_vector(name: str, values: npt.ArrayLike, devices: int) -> IntArray:
 
 
 def whole_number(name: str, value: float, least: int) -> int:
-    """Return an integer that is ``least`` or more; a float such as 5.0 counts as one."""
+    """Return an integer that is ``least`` or more; a float such as 5.0 counts as one, a boolean does not."""
     try:
         whole = int(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} = {value} must be a whole number, {least} or more.") from None
-    if whole != value or whole < least:
-        raise InputError(f"{name} = {value} must be a whole number, {least} or more.")
+        whole = least - 1
+    if isinstance(value, bool | np.bool_) or whole != value or whole < least:
+        raise InputError(f"{name} = {shown(value)} must be a whole number, {least} or more.")
     return whole
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +11,9 @@ import numpy.typing as npt
 
 from codedfl._validation import require_positive
 from codedfl.fleet._channel import Channel
-from codedfl.fleet._fit import largest_fitting
 from codedfl.fleet._inputs import counts, whole_number
-from codedfl.fleet._outage import outage_exponent
 from codedfl.fleet._profiles import Fleet
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import BoolArray, FloatArray, IntArray
 
 BITS_PER_NUMBER = 32
 
@@ -145,7 +145,7 @@ class RoundTiming:
         """Return b_s = floor(T MACR_s / (τ N_MAC)), at least 1 and at most c.
 
         Args:
-            mac_rate: MACR_s of the server, MAC a second.
+            mac_rate: MACR_s of the server, in MAC per second.
             coded_samples: c.
         """
         return max(1, self.server_capacity(mac_rate, whole_number("coded_samples", coded_samples, 1)))
@@ -165,3 +165,50 @@ class RoundTiming:
         return outage_exponent(
             self.attenuation, self.workload.payload_bits, self.channel.bandwidth_hz, self.upload_window_s(batch)
         )
+
+
+def outage_exponent(
+    attenuation: FloatArray, payload_bits: float, bandwidth_hz: float, window_s: FloatArray
+) -> FloatArray:
+    """Return κ (2^(M / (B x)) - 1): an upload succeeds with probability exp(-this).
+
+    M bits fit into x seconds if B log2(1 + fading / κ) >= M / x, and fading is standard exponential. The exponent is
+    infinite where no time is left.
+
+    Args:
+        attenuation: κ, positive.
+        payload_bits: M.
+        bandwidth_hz: B.
+        window_s: x, the seconds that are left for the upload.
+
+    Example:
+        >>> outage_exponent(np.array([0.1, 0.1, 0.1]), 1e6, 1e6, np.array([1.0, 0.5, 0.0]))
+        array([0.1, 0.3, inf])
+    """
+    open_window = window_s > 0
+    # An overflow to infinity is the right answer here: the probability exp(-inf) is zero.
+    with np.errstate(over="ignore"):
+        doublings = payload_bits / bandwidth_hz / np.where(open_window, window_s, 1.0)
+        exponent = attenuation * np.expm1(math.log(2) * doublings)
+    return np.where(open_window, exponent, np.inf)
+
+
+def largest_fitting(estimate: FloatArray, most: IntArray, fits: Callable[[IntArray], BoolArray]) -> IntArray:
+    """Return the largest counts from 0 to ``most`` that fit; 0 always does.
+
+    A quotient such as ``(T - t_D - t_U) / a`` is off by one when rounding falls on the wrong side of an integer, so it
+    only starts the search: neighbours are tried until ``fits(count)`` holds and ``fits(count + 1)`` does not. ``fits``
+    must be non-increasing in the count, as sums and products of non-negative floats are.
+
+    Example:
+        >>> (0.5 - 0.2) / 0.1, 0.2 + 0.1 * 3 <= 0.5
+        (2.9999999999999996, True)
+        >>> largest_fitting(np.array([3.0 - 1e-15]), np.array([9]), lambda count: 0.2 + 0.1 * count <= 0.5)
+        array([3])
+    """
+    count = np.clip(np.floor(estimate), 0, most).astype(np.int64)
+    while (too_many := (count > 0) & ~fits(count)).any():
+        count = count - too_many
+    while (room := (count < most) & fits(count + 1)).any():
+        count = count + room
+    return count

@@ -1,29 +1,27 @@
-"""Read measured device profiles from a CSV file."""
+"""Read measured device profiles from a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
+from codedfl._device_table import DeviceTable, read_device_table
+from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._profiles import Fleet, checked_names
-from codedfl.typing import FloatArray, IntArray
-
-NUMBERS = ("mac_rate", "transmit_power_dbm")
+from codedfl.typing import IntArray
 
 
-def read_fleet(path: str | PathLike[str], names: Sequence[str]) -> Fleet:
-    r"""Read a fleet from a CSV file with columns ``mac_rate`` and ``transmit_power_dbm``, and perhaps ``name``.
+def read_fleet(path: str | Path, names: Sequence[str]) -> Fleet:
+    r"""Read a fleet from a table with the columns ``mac_rate`` and ``transmit_power_dbm``, and optionally ``name``.
 
     With a ``name`` column the rows may be in any order and are matched to ``names``; without one they are in the order
-    of ``names``. Either way there is exactly one row for each device. Other columns are ignored.
+    of ``names``. Either way there is exactly one row per device. Other columns are ignored.
 
     Args:
-        path: the file (UTF-8).
+        path: a .csv file (UTF-8) or a .parquet file.
         names: the devices of the experiment.
 
     Raises:
@@ -39,78 +37,30 @@ def read_fleet(path: str | PathLike[str], names: Sequence[str]) -> Fleet:
         array([1300000., 1500000.])
     """
     given = checked_names(names)
-    table = _table(path)
-    for column in NUMBERS:
-        if column not in table:
-            raise InputError(
-                f"fleet.file = {str(path)!r} has no column {column!r} (found: {', '.join(map(repr, table))}): "
-                "name the columns in the first line, separated by commas."
-            )
-    order = _rows_by_name(path, table, given) if "name" in table else _rows_in_order(path, table, given)
-    values = {column: _numbers(path, table, column)[order] for column in NUMBERS}
-    return Fleet(names=given, **values)
+    columns = ("mac_rate", "transmit_power_dbm")
+    table = read_device_table(path, columns, ["name"], field="fleet.file", others=True)
+    mac_rate = table.numbers("mac_rate", "a positive finite number")
+    power = table.numbers("transmit_power_dbm")
+    order = _rows_by_name(table, given) if "name" in table.columns else _rows_in_order(table, given)
+    return Fleet(names=given, mac_rate=mac_rate[order], transmit_power_dbm=power[order])
 
 
-def _table(path: str | PathLike[str]) -> pd.DataFrame:
-    """Everything as text: the header is read as a row, so that a longer row is an error and not a hidden index."""
-    try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            cells = pd.read_csv(file, header=None, dtype=str, keep_default_na=False, skipinitialspace=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InputError(f"fleet.file = {str(path)!r} cannot be read ({reason}): give a readable CSV file.") from None
-    except pd.errors.EmptyDataError:
-        raise InputError(f"fleet.file = {str(path)!r} is empty: give a header and a row for each device.") from None
-    except ValueError as error:  # pandas' parser errors and bad encodings are both of this kind
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(f"fleet.file = {str(path)!r} is not a CSV file in UTF-8 ({reason}): correct it.") from None
-    cells = cells.fillna("").apply(lambda column: column.str.strip())
-    header = list(cells.iloc[0])
-    for column in (*NUMBERS, "name"):
-        if header.count(column) > 1:
-            raise InputError(f"fleet.file = {str(path)!r} has more than one column {column!r}: keep one of them.")
-    table: pd.DataFrame = cells.iloc[1:].reset_index(drop=True)
-    table.columns = pd.Index(header)
-    return table
-
-
-def _numbers(path: str | PathLike[str], table: pd.DataFrame, column: str) -> FloatArray:
-    values = pd.to_numeric(table[column], errors="coerce").to_numpy(dtype=np.float64)
-    bad = ~np.isfinite(values)
-    what = "a finite number"
-    if column == "mac_rate":
-        bad |= values <= 0
-        what = "a positive finite number"
-    if bad.any():
-        row = int(np.argmax(bad))
+def _rows_in_order(table: DeviceTable, names: tuple[str, ...]) -> IntArray:
+    if table.rows != len(names):
         raise InputError(
-            f"fleet.file = {str(path)!r}, column {column!r}, row {row + 1}: {table[column].iloc[row]!r} must be {what}."
-        )
-    return values
-
-
-def _rows_in_order(path: str | PathLike[str], table: pd.DataFrame, names: tuple[str, ...]) -> IntArray:
-    if len(table) != len(names):
-        raise InputError(
-            f"fleet.file = {str(path)!r} has {len(table)} row(s) for {len(names)} device(s): give one row for each "
-            "device, in order, or add a column 'name'."
+            f"{table.source} has {table.rows} row(s) for {len(names)} device(s): give one row per device, in order, or add a "
+            "column 'name'."
         )
     return np.arange(len(names))
 
 
-def _rows_by_name(path: str | PathLike[str], table: pd.DataFrame, names: tuple[str, ...]) -> IntArray:
-    column = table["name"]
-    again = column.duplicated().to_numpy()
-    unknown = ~column.isin(names).to_numpy()
-    for bad, what in ((unknown, "is not a device of this experiment"), (again, "has a row already")):
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise InputError(
-                f"fleet.file = {str(path)!r}, column 'name', row {row + 1}: {column.iloc[row]!r} {what}: give exactly "
-                f"one row for each of the {len(names)} device(s)."
-            )
-    order = pd.Index(column).get_indexer(pd.Index(names))
-    if (order < 0).any():
-        missing = names[int(np.argmax(order < 0))]
-        raise InputError(f"fleet.file = {str(path)!r} has no row for device {missing!r}: add one.")
-    return np.asarray(order, dtype=np.int64)
+def _rows_by_name(table: DeviceTable, names: tuple[str, ...]) -> IntArray:
+    row_of = {name: row for row, name in enumerate(table.unique_names())}
+    unknown = row_of.keys() - set(names)
+    if unknown:
+        row = min(row_of[name] for name in unknown)
+        raise table.refusal(row, "name", "is not a device of this experiment: correct the name or remove the row")
+    for name in names:
+        if name not in row_of:
+            raise InputError(f"{table.source} has no row for device {shown(name)}: add one.")
+    return np.array([row_of[name] for name in names], dtype=np.int64)

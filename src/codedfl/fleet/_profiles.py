@@ -1,4 +1,4 @@
-"""The devices: how fast each computes and how loud each transmits (Sec. VI-A)."""
+"""The devices: how fast each computes and how strongly it transmits (Sec. VI-A)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codedfl._messages import shown
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, require_powers_dbm
@@ -19,7 +20,7 @@ class Fleet:
 
     Args:
         names: one unique name for each device.
-        mac_rate: MACR_i, multiply-accumulate operations a second, (N,).
+        mac_rate: MACR_i, multiply-accumulate operations per second, (N,).
         transmit_power_dbm: P_i in dBm, (N,).
 
     Example:
@@ -47,7 +48,7 @@ class Fleet:
             first = int(np.argmax(slow))
             raise InputError(
                 f"fleet.mac_rate = {self.mac_rate[first]} of device {self.names[first]!r} must be a positive number "
-                "of multiply-accumulate operations a second."
+                "of multiply-accumulate operations per second."
             )
         require_powers_dbm("fleet.transmit_power_dbm", self.transmit_power_dbm)
 
@@ -65,14 +66,14 @@ class Fleet:
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names as a tuple, refused unless there is at least one and all differ."""
     if isinstance(names, str):
-        raise InputError(f"fleet.names = {names!r} is one string: give a sequence of device names.")
+        raise InputError(f"fleet.names = {shown(names)} is one string: give a sequence of device names.")
     given = tuple(names)
     if not given:
         raise InputError("fleet.names is empty: a fleet needs at least one device.")
     if len(set(given)) < len(given):
         seen: set[str] = set()
         twice = next(name for name in given if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(f"fleet.names has {twice!r} more than once: give every device a name of its own.")
+        raise InputError(f"fleet.names has {shown(twice)} more than once: give every device a name of its own.")
     return given
 
 
@@ -91,7 +92,7 @@ def draw_fleet(
     Args:
         names: one unique name for each device.
         rng: where the draws come from, for example ``streams.at("fleet")``.
-        mac_rate: the fastest rate at a factor of one, MAC a second.
+        mac_rate: the fastest rate at a factor of one, in MAC per second.
         mac_rate_factor: the range of μ_comp,i.
         transmit_power_dbm: the range of P_i in dBm.
 

@@ -10,8 +10,7 @@ from scipy import optimize
 
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector
-from codedfl.fleet._latency import RoundTiming
-from codedfl.fleet._outage import outage_exponent
+from codedfl.fleet._latency import RoundTiming, outage_exponent
 
 
 def bandwidth_for_straggler_ratio(timing: RoundTiming, batch: npt.ArrayLike, ratio: float) -> float:

@@ -10,9 +10,8 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from codedfl._reading import read_npz
 from codedfl.errors import InputError
-from codedfl.files import write_npz
+from codedfl.files import read_npz, write_npz
 from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.training._callbacks import Callback
