@@ -99,9 +99,12 @@ def _record(prefix: str, arrays: Mapping[str, Any], like: Any, **others: Any) ->
     for item in fields(like):
         if item.name in others:
             continue
-        value, expected = arrays[f"{prefix}.{item.name}"], np.asarray(getattr(like, item.name))
+        name, expected = f"{prefix}.{item.name}", np.asarray(getattr(like, item.name))
+        if name not in arrays:
+            raise ValueError(f"it holds no {name}")
+        value = arrays[name]
         if value.shape != expected.shape or value.dtype.kind != expected.dtype.kind:
-            raise ValueError(f"{prefix}.{item.name} has shape {value.shape}, the run needs {expected.shape}")
+            raise ValueError(f"{name} has shape {value.shape}, the run needs {expected.shape}")
         plain = not isinstance(getattr(like, item.name), np.ndarray)
         values[item.name] = value.item() if plain else value.astype(expected.dtype, copy=False)
     return type(like)(**values)
