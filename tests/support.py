@@ -14,7 +14,7 @@ import pytest
 from codedfl.cli import main
 from codedfl.errors import InputError
 from codedfl.experiment import Config, load_config
-from codedfl.training import Callback, Progress, StopTraining
+from codedfl.training import Callback, RunProgress, StopTraining
 
 SMALL: dict[str, Any] = {
     "schemes": ["fedavg", "scfl"],
@@ -46,7 +46,7 @@ class StopAfter(Callback):
     def __init__(self, rounds: int) -> None:
         self.rounds_left = rounds
 
-    def on_round(self, progress: Progress) -> None:  # noqa: ARG002
+    def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
         self.rounds_left -= 1
         if self.rounds_left == 0:
             raise StopTraining("stopped by a test")
