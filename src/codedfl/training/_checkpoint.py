@@ -20,7 +20,7 @@ from codedfl.training._ledger import Ledger
 from codedfl.training._result import Evaluation, RunProgress, RunResult, Status
 from codedfl.training._run import Run
 
-WORDS = ("fingerprint", "backend", "status", "message")
+WORDS = ("fingerprint", "backend", "status", "message", "back_off_message")
 
 
 def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -> None:
@@ -42,7 +42,7 @@ def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -
     arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
     arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
     arrays["back_offs"] = np.asarray(progress.back_offs)
-    words = (fingerprint, backend(), progress.status, progress.message)
+    words = (fingerprint, backend(), progress.status, progress.message, progress.back_off_message)
     arrays |= {name: np.array(text) for name, text in zip(WORDS, words, strict=True)}
     write_npz(Path(path), {**arrays, "checksum": np.array(identity(arrays))})
 
@@ -82,6 +82,7 @@ def load_checkpoint(path: Path | str, run: Run, fingerprint: str) -> tuple[RunPr
             message=str(arrays["message"]),
             back_offs=int(arrays["back_offs"]),
             good_state=_record("good", arrays, start) if any(name.startswith("good.") for name in arrays) else None,
+            back_off_message=str(arrays["back_off_message"]),
         )
         _require_consistent(progress, run)
     except (TypeError, ValueError) as error:
