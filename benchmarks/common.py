@@ -21,8 +21,7 @@ from codedfl.data import Federation
 from codedfl.fleet import Channel, Fleet
 from codedfl.parallel import Workers, available_cores, one_blas_thread
 from codedfl.streams import Streams
-from codedfl.training import Code, Ledger, Scheme, SchemeState, Setting
-from codedfl.training._lockstep import Standing, advance
+from codedfl.training import Code, LearningRate, Run, Scheme, Setting, advance
 from codedfl.typing import FloatArray, aligned_empty
 
 STEP_SIZE = 1e-5
@@ -81,16 +80,11 @@ def make_setting(
 
 def engine(scheme: Scheme, setting: Setting, rounds: int = 1) -> Callable[[int], None]:
     """Return a function that runs so many rounds with everything that belongs to them but evaluation."""
-    prepared = scheme.prepare(setting)
-    ledger = Ledger.opened(prepared)
-    state = SchemeState.initial(np.zeros((setting.federation.dimension, setting.federation.outputs), np.float32))
+    run = Run(scheme.prepare(setting), LearningRate(STEP_SIZE), rounds)
 
     def some(_: int) -> None:
-        nonlocal state
         for _ in range(rounds):
-            (move,) = advance(state.round, [Standing(prepared, state.model, STEP_SIZE)])
-            ledger.charge(prepared, state.round, move.attendance)
-            state = state.moved(move.update, STEP_SIZE)
+            advance(run.round, [run], Run.apply)
 
     return some
 

@@ -22,11 +22,11 @@ from codedfl.streams import Streams
 from codedfl.training import (
     Callback,
     Code,
-    Entrant,
     Evaluator,
     LearningRate,
     PreparedScheme,
-    Progress,
+    Run,
+    RunProgress,
     Scheme,
     Setting,
     train_together,
@@ -78,8 +78,7 @@ class NoLoss(Evaluator):
 
 def prepare(scheme: Scheme, setting: Setting, coded: CodedData) -> PreparedScheme:
     """Prepare a scheme on coded data that is there already: encoding is not what is measured."""
-    server = scheme.server.plan(setting, (coded,)) if scheme.server else None
-    return PreparedScheme(scheme, setting, scheme.device.plan(setting), server, (coded,), None)
+    return scheme.prepared(setting, scheme.device.plan(setting), (coded,), None)
 
 
 def prepare_all(options: argparse.Namespace, setting: Setting) -> list[PreparedScheme]:
@@ -104,19 +103,19 @@ class Stopwatch(Callback):
     def __init__(self) -> None:
         self.ends: list[float] = []
 
-    def on_start(self, progress: Progress, rounds: int) -> None:  # noqa: ARG002
+    def on_start(self, progress: RunProgress, rounds: int) -> None:  # noqa: ARG002
         self.ends.append(time.perf_counter())
 
-    def on_round(self, progress: Progress) -> None:  # noqa: ARG002
+    def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
         self.ends.append(time.perf_counter())
 
 
-def seconds_a_round(runs: Sequence[PreparedScheme], evaluator: Evaluator, rounds: int) -> float:
-    """Train runs in lock-step and return how long a round of all of them took."""
+def seconds_a_round(schemes: Sequence[PreparedScheme], evaluator: Evaluator, rounds: int) -> float:
+    """Train schemes in lock-step and return how long a round of all of them took."""
     watch = Stopwatch()
-    entrants = [Entrant(run, RATE, rounds, evaluator, evaluate_every=rounds) for run in runs]
-    entrants[-1] = replace(entrants[-1], callbacks=[watch])  # the last to be called in a round
-    train_together(entrants)
+    runs = [Run(prepared, RATE, rounds, evaluator, evaluate_every=rounds) for prepared in schemes]
+    runs[-1].callbacks = [watch]  # the last to be called in a round
+    train_together(runs)
     return (watch.ends[-1] - watch.ends[0]) / rounds
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from codedfl.training import Start, Steps, accumulate_gradients
+from codedfl.training import DevicePlan, ServerPlan, Start, Steps, accumulate_gradients
 from codedfl.training import _gradients as gradients
 from codedfl.training import _kernel as kernel
 from codedfl.training._sampling import Batch
@@ -29,6 +29,18 @@ def steps_of(
 def gradient(X: FloatArray, Y: FloatArray, W: FloatArray, batches: Sequence[Batch], **how: float) -> FloatArray:
     """The accumulated gradient, by the kernel where it suits."""
     [[total]] = accumulate_gradients([steps_of(X, Y, W, batches, **how)])
+    return total
+
+
+def device_update(
+    plan: DevicePlan, device: int, round: int, batch_size: int, W: FloatArray, step_size: float
+) -> FloatArray:
+    [[total]] = accumulate_gradients([plan.steps(device, round, batch_size, [Start(W, step_size)])])
+    return total
+
+
+def server_update(plan: ServerPlan, round: int, W: FloatArray, step_size: float) -> FloatArray:
+    [[total]] = accumulate_gradients([plan.steps(round, [Start(W, step_size, plan.make_up)])])
     return total
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from codedfl.data import Federation, Task
 from codedfl.fleet import Channel, Fleet
 from codedfl.streams import Streams
-from codedfl.training import Code, Setting
+from codedfl.training import Code, LearningRate, PreparedScheme, Round, Run, Setting, advance
 from codedfl.typing import FloatArray
 
 ALWAYS_DBM = 200.0
@@ -89,3 +89,14 @@ def make_setting(
         streams=Streams(seed),
         **changes,
     )
+
+
+def global_update(prepared: PreparedScheme, number: int, model: FloatArray, step_size: float) -> FloatArray:
+    """The global update ``g(W_k)`` of any round, at any model."""
+    run = Run(prepared, LearningRate(step_size), 1, initial_model=model)
+
+    def combined(run: Run, round: Round) -> FloatArray:
+        return run.prepared.scheme.aggregation.combine(round, run.model)
+
+    (update,) = advance(number, [run], combined)
+    return update

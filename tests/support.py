@@ -14,6 +14,7 @@ import pytest
 from codedfl.cli import main
 from codedfl.errors import InputError
 from codedfl.experiment import Config, load_config
+from codedfl.progress import Progress
 from codedfl.training import Callback, RunProgress, StopTraining
 
 SMALL: dict[str, Any] = {
@@ -38,6 +39,37 @@ def small_config(**changes: Any) -> Config:
     """Return the small configuration with changes; ``data__devices=3`` stands for ``data.devices``."""
     given = {key.replace("__", "."): value for key, value in changes.items()}
     return load_config(overrides=list({**SMALL, **given}.items()))
+
+
+class Diary(Progress):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, str, float, float | None]] = []
+        self.said: list[str] = []
+        self.closed: list[str] = []
+
+    def update(self, task: str, done: float = 0.0, total: float | None = None, note: str = "") -> None:  # noqa: ARG002
+        self.entries.append(("update", task, done, total))
+
+    def close(self, task: str, note: str = "") -> None:
+        self.entries.append(("close", f"{task} {note}".strip(), 0.0, None))
+        self.closed.append(task)
+
+    def say(self, text: str) -> None:
+        self.entries.append(("say", text, 0.0, None))
+        self.said.append(text)
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks in their order, each once in a row."""
+        names = [task for kind, task, _, _ in self.entries if kind == "update"]
+        return [name for place, name in enumerate(names) if place == 0 or names[place - 1] != name]
+
+    @property
+    def latest(self) -> dict[str, tuple[float, float | None]]:
+        """How far each task got."""
+        return {task: (done, total) for kind, task, done, total in self.entries if kind == "update"}
 
 
 class StopAfter(Callback):

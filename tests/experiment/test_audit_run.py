@@ -8,14 +8,14 @@ import pytest
 from codedfl.experiment import run, summarise
 from codedfl.experiment._audit import run_audit, write_audit
 from codedfl.privacy import PrivacyAccountant
-from tests.support import small_config
+from tests.support import Diary, small_config
 
 
 def test_every_device_is_audited_with_its_own_noise() -> None:
     noise = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
-    done: list[tuple[int, int]] = []
-    audit = run_audit(small_config(coding__noise_variance=noise), on_device=lambda *step: done.append(step))
-    assert done == [(i + 1, 6) for i in range(6)]
+    diary = Diary()
+    audit = run_audit(small_config(coding__noise_variance=noise), progress=diary)
+    assert diary.entries == [("update", "auditing", i + 1, 6) for i in range(6)]
     bits = [device.mi_dp.universal for device in audit.devices]
     assert bits == sorted(bits, reverse=True)
     assert len({device.epsilon_features for device in audit.devices}) == 6

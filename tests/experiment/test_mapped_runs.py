@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def in_memory(experiment: Experiment) -> Experiment:
     federation = experiment.setting.federation
     copies: dict[str, Any] = {name: np.array(getattr(federation, name)) for name in MATRICES}
-    return replace(experiment, setting=experiment.setting.with_federation(replace(federation, **copies)))
+    return replace(experiment, setting=replace(experiment.setting, federation=replace(federation, **copies)))
 
 
 def test_a_folder_is_mapped_into_the_setting_as_it_is(folder: Path) -> None:

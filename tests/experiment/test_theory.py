@@ -137,6 +137,6 @@ def test_what_the_theory_does_not_cover_is_refused(changes: dict[str, object], w
 
 def test_other_schemes_are_refused() -> None:
     setting = make_setting()
-    assert round_of(scfl().prepare(setting)).devices == setting.federation.devices
+    assert round_of(scfl(), setting, scfl().device.plan(setting).arrivals).devices == setting.federation.devices
     with pytest.raises(InputError, match="FedAvg"):
-        round_of(fedavg().prepare(setting))
+        round_of(fedavg(), setting, fedavg().device.plan(setting).arrivals)

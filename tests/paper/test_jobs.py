@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import codedfl
-from codedfl.experiment import Config, build_experiment, tune
-from codedfl.experiment._sweep import family_key
+from codedfl.experiment import Config, build_experiment, family_key, tune
 from codedfl.paper import ITEMS, Scope
 from codedfl.paper._jobs import RUNS_A_JOB, Job, _data, carry_out, plan_jobs, read_choice
 from codedfl.paper._runs import Record, content_key, with_data_dir, with_scale, with_seed

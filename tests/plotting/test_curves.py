@@ -76,14 +76,16 @@ def test_scores_that_are_all_the_same(comparison: Comparison) -> None:
     assert_picture(draw_curves(with_curves(comparison, lambda curve: [replace(point, score=0.5) for point in curve])))
 
 
-def test_a_regression(tmp_path: Path) -> None:
+def test_a_regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "y"])
     frame.to_csv(tmp_path / "own.csv", index=False)
     assert_picture(draw_curves(run(small_config(data__dataset="own.csv", data__target=["y"]))))
 
 
-def test_many_devices_and_a_title_with_dollars(tmp_path: Path) -> None:
+def test_many_devices_and_a_title_with_dollars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "y"]).to_csv(tmp_path / "a$\\q$.csv", index=False)
     config = small_config(data__dataset="a$\\q$.csv", data__target=["y"], data__devices=200, schemes=["scfl"])

@@ -17,12 +17,14 @@ from codedfl.training import (
     Checkpoint,
     LearningRate,
     PreparedScheme,
-    Progress,
+    Run,
+    RunProgress,
     RunResult,
     Setting,
     StopTraining,
     load_checkpoint,
     train,
+    train_together,
 )
 from tests.problems import ALWAYS_DBM, NEVER_DBM, make_federation, make_setting
 
@@ -84,7 +86,7 @@ class StopAfter(Callback):
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         if progress.state.round == self.rounds:
             raise StopTraining("enough")
 
@@ -100,8 +102,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(name: str, dtype: type, tmp_p
     assert stopped.status == "interrupted"
     assert stopped.progress.state.round == 7
 
-    prepared = fresh()
-    resumed = train(prepared, RATE, ROUNDS, evaluate_every=5, resume=load_checkpoint(path, prepared, "same"))
+    run = Run(fresh(), RATE, ROUNDS, evaluate_every=5)
+    run.progress, _ = load_checkpoint(path, run, "same")
+    (resumed,) = train_together([run])
     assert_identical(resumed, train(fresh(), RATE, ROUNDS, evaluate_every=5))
 
 

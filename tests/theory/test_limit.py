@@ -13,9 +13,8 @@ from codedfl.coding import CodedData, Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
 from codedfl.schemes import scfl
 from codedfl.theory import Round, arrival_limit_point, coded_limit_point, limit_error, limit_point
-from codedfl.training._lockstep import Standing, advance
 from codedfl.typing import BoolArray, FloatArray
-from tests.problems import ALWAYS_DBM, make_setting
+from tests.problems import ALWAYS_DBM, global_update, make_setting
 from tests.reference.theory_variance import server_variance
 from tests.theory.rounds import random_round, standard_error
 
@@ -112,7 +111,7 @@ def test_training_ends_at_the_limit_point(participants: BoolArray | None) -> Non
     for k in range(150):
         attendance = prepared.device.arrivals.attend(k)
         assert attendance.arrived.all()
-        W = W - 1.0 / setting.gram.smoothness * advance(k, [Standing(prepared, W, 0.1)])[0].update
+        W = W - 1.0 / setting.gram.smoothness * global_update(prepared, k, W, 0.1)
     np.testing.assert_allclose(W, limit.model, rtol=1e-6, atol=1e-9)
     assert np.abs(W - setting.gram.optimum).max() > 1e-3
 

@@ -16,10 +16,9 @@ import pytest
 from codedfl.schemes import scfl
 from codedfl.streams import Streams
 from codedfl.theory import round_variance
-from codedfl.training import PreparedScheme, Scheme, Setting
-from codedfl.training._lockstep import Standing, advance
+from codedfl.training import Scheme, Setting
 from codedfl.typing import FloatArray
-from tests.problems import make_federation, make_setting
+from tests.problems import global_update, make_federation, make_setting
 from tests.theory.rounds import round_of, squared_norms, standard_error
 
 SIGMAS = 3.0
@@ -81,8 +80,8 @@ def sample_updates(scheme: Scheme, setting: Setting, model: FloatArray, draws: i
     updates = []
     for k in range(draws):
         coded, cost = scheme.upload.prepare(replace(setting, streams=Streams(1000 + k)), plan)
-        prepared = PreparedScheme(scheme, setting, plan, scheme.server.plan(setting, coded), coded, cost)
-        updates.append(advance(k, [Standing(prepared, model, 0.01)])[0].update)
+        prepared = scheme.prepared(setting, plan, coded, cost)
+        updates.append(global_update(prepared, k, model, 0.01))
     return np.array(updates)
 
 

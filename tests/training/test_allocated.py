@@ -46,7 +46,7 @@ def test_the_deadline_is_free_to_be_the_least_that_returns_a_mini_batch() -> Non
 
 def test_there_are_never_more_mini_batches_than_coded_rows() -> None:
     plan = AllocatedGradient(20).plan(replace(SETTING, code=replace(SETTING.code, coded_samples=3)))
-    assert plan.coded_rows == (1, 1, 1)
+    assert plan.coded_rows(3) == (1, 1, 1)
 
 
 def test_mini_batches_are_drawn_uniformly() -> None:

@@ -12,7 +12,7 @@ from codedfl.training import (
     Callback,
     Evaluation,
     LearningRate,
-    Progress,
+    RunProgress,
     RunResult,
     StopOnInterrupt,
     StopTraining,
@@ -25,10 +25,10 @@ class Recorder(Callback):
     def __init__(self) -> None:
         self.events: list[Any] = []
 
-    def on_start(self, progress: Progress, rounds: int) -> None:
+    def on_start(self, progress: RunProgress, rounds: int) -> None:
         self.events.append(("start", progress.state.round, rounds))
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         self.events.append(("round", progress.state.round))
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
@@ -42,7 +42,7 @@ class InterruptAt(Callback):
     def __init__(self, round: int, number: signal.Signals) -> None:
         self.round, self.number = round, number
 
-    def on_round(self, progress: Progress) -> None:
+    def on_round(self, progress: RunProgress) -> None:
         if progress.state.round == self.round:
             os.kill(os.getpid(), self.number)
 

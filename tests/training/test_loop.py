@@ -11,12 +11,12 @@ from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 
 def test_as_many_rounds_as_fit() -> None:
-    prepared = fedavg().prepare(make_setting(deadline_s=0.1))
-    assert rounds_within(prepared, 0.1) == 1
-    assert rounds_within(prepared, 0.3) == 3, "0.3 / 0.1 is 2.999... in floating point"
-    assert rounds_within(prepared, 0.39) == 3
+    plan = fedavg().device.plan(make_setting(deadline_s=0.1))
+    assert rounds_within("fedavg", plan, 0.1) == 1
+    assert rounds_within("fedavg", plan, 0.3) == 3, "0.3 / 0.1 is 2.999... in floating point"
+    assert rounds_within("fedavg", plan, 0.39) == 3
     with pytest.raises(InputError, match=r"training.total_time_s = 0.05 is shorter than one round of fedavg \(0.1 s\)"):
-        rounds_within(prepared, 0.05)
+        rounds_within("fedavg", plan, 0.05)
 
 
 def test_a_free_deadline_sets_its_own_round_duration() -> None:
@@ -61,8 +61,6 @@ def test_numbers_below_one_are_refused(rounds: int, every: int) -> None:
 
 def test_arrivals_may_come_from_a_trace_instead_of_a_channel() -> None:
     """The loop does not care where arrivals come from: here, from a recording of the channel."""
-    from dataclasses import replace
-
     prepared = fedavg().prepare(make_setting())
     recorded = [prepared.device.arrivals.attend(k) for k in range(5)]
     trace = TraceArrivals(
@@ -71,7 +69,8 @@ def test_arrivals_may_come_from_a_trace_instead_of_a_channel() -> None:
         prepared.device.arrivals.probability,
         prepared.device.arrivals.duration_s,
     )
-    replayed = replace(prepared, device=replace(prepared.device, arrivals=trace))  # type: ignore[type-var]
+    replayed = fedavg().prepare(prepared.setting, arrivals=trace)
+    assert replayed.device.arrivals is trace
     a, b = (train(p, LearningRate(0.01), 5) for p in (prepared, replayed))
     assert np.array_equal(a.model, b.model)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from codedfl.schemes import cfl_fb, dp_cfl, scfl
+from tests.gradients import server_update
 from tests.problems import make_setting
 
 W = np.random.default_rng(2).standard_normal((3, 2))
@@ -31,12 +32,12 @@ def test_full_coded_gradients_with_and_without_make_up() -> None:
         X, Y = prepared.coded[0].features, prepared.coded[0].labels
         assert prepared.server is not None
         expected = X.T @ (X @ W - Y) / 20 - make_up * W
-        np.testing.assert_allclose(prepared.server.update(0, W, 0.1), expected, rtol=1e-10)
+        np.testing.assert_allclose(server_update(prepared.server, 0, W, 0.1), expected, rtol=1e-10)
 
 
 def test_parity_gradient() -> None:
     prepared = cfl_fb().prepare(make_setting())
     X, Y = prepared.coded[0].features, prepared.coded[0].labels
     assert prepared.server is not None
-    np.testing.assert_allclose(prepared.server.update(0, W, 0.1), X.T @ (X @ W - Y) / len(X), rtol=1e-10)
+    np.testing.assert_allclose(server_update(prepared.server, 0, W, 0.1), X.T @ (X @ W - Y) / len(X), rtol=1e-10)
     assert prepared.server.samples_processed(0) == pytest.approx(len(X))

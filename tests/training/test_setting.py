@@ -8,7 +8,8 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.fleet import Fleet
 from codedfl.training import Code
-from tests.problems import make_setting
+from codedfl.training._setting import _grams
+from tests.problems import make_federation, make_setting
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,11 @@ def test_the_timing_of_other_local_steps_and_deadlines() -> None:
 
 def test_another_code_leaves_what_is_known_of_the_data() -> None:
     setting = make_setting()
-    assert "gram" not in setting.with_code(setting.code, 3).__dict__, "nothing is computed for it"
+    other = replace(setting, code=replace(setting.code, draw=1), server_batch=3)
+    assert setting.federation not in _grams, "nothing is computed for it"
     gram = setting.gram
-    other = setting.with_code(replace(setting.code, draw=1), 3)
     assert other.gram is gram
+    assert replace(setting, federation=make_federation()).gram is not gram, "other data has moments of its own"
     assert (other.code.draw, other.server_batch) == (1, 3)
 
 

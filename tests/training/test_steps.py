@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from codedfl.training import Start, Steps, accumulate_gradients
 from tests.gradients import gradient
 from tests.reference.algorithm1 import local_train
 
@@ -75,10 +76,9 @@ def test_models_side_by_side_train_as_they_would_alone() -> None:
         gradient(X, Y, model, rows, scale=1.5, step_size=step, make_up=noise)
         for model, step, noise in zip(models, steps, noises, strict=True)
     ]
-    together = gradient(
-        X, Y, np.hstack(models), rows, scale=1.5, step_size=np.repeat(steps, 2), make_up=np.repeat(noises, 2)
-    )
-    np.testing.assert_allclose(together, np.hstack(alone), rtol=1e-12)
+    starts = [Start(*each) for each in zip(models, steps, noises, strict=True)]
+    [together] = accumulate_gradients([Steps(X, Y, rows, 1.5, starts)])
+    np.testing.assert_allclose(np.hstack(together), np.hstack(alone), rtol=1e-12)
 
 
 def test_a_batch_of_nothing_moves_by_the_make_up_term_alone() -> None:

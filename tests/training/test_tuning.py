@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,13 @@ from codedfl.schemes import fedavg
 from codedfl.training import (
     Callback,
     LearningRate,
-    Progress,
+    PreparedScheme,
+    RunProgress,
+    Search,
     StepSizeChoice,
     StopTraining,
     Trial,
-    choose_step_size,
+    choose_step_sizes,
     train,
     validation_setting,
 )
@@ -20,10 +24,17 @@ from tests.problems import ALWAYS_DBM, make_federation, make_setting
 SETTING = make_setting(make_federation((40, 30, 50), task="regression"), power_dbm=ALWAYS_DBM, deadline_s=1e6)
 
 
+def choose(
+    prepared: PreparedScheme, grid: Sequence[float], rounds: int, callbacks: Sequence[Callback] = ()
+) -> StepSizeChoice:
+    (choice,) = choose_step_sizes([Search(prepared, grid, rounds)], callbacks=callbacks)
+    return choice
+
+
 def test_the_best_of_the_grid_is_the_one_that_a_search_by_hand_finds() -> None:
     held_out = validation_setting(SETTING, 0.2)
     grid = (0.001, 0.1, 0.5, 50.0)
-    choice = choose_step_size(fedavg().prepare(held_out), grid, 30)
+    choice = choose(fedavg().prepare(held_out), grid, 30)
     scores = []
     for scale in grid[:-1]:
         rate = LearningRate.relative(scale, held_out.gram.smoothness)
@@ -49,16 +60,16 @@ def test_a_best_at_the_edge_is_told() -> None:
 
 
 def test_when_every_step_size_diverges_the_smallest_is_left() -> None:
-    choice = choose_step_size(fedavg().prepare(SETTING), (100.0, 50.0), 60)
+    choice = choose(fedavg().prepare(SETTING), (100.0, 50.0), 60)
     assert choice.scale == 50.0
     assert all(trial.score == -np.inf for trial in choice.trials)
 
 
 class StopNow(Callback):
-    def on_round(self, progress: Progress) -> None:  # noqa: ARG002
+    def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
         raise StopTraining("enough")
 
 
 def test_a_callback_that_stops_a_run_stops_the_search() -> None:
     with pytest.raises(StopTraining):
-        choose_step_size(fedavg().prepare(SETTING), (0.1, 0.5), 10, callbacks=[StopNow()])
+        choose(fedavg().prepare(SETTING), (0.1, 0.5), 10, callbacks=[StopNow()])

@@ -14,10 +14,9 @@ import pytest
 
 from codedfl.schemes import cfl_fb, codedfedl, scfl
 from codedfl.streams import Streams
-from codedfl.training import CodedSGD, PreparedScheme, Scheme, Setting
-from codedfl.training._lockstep import Standing, advance
+from codedfl.training import CodedSGD, Scheme, Setting
 from codedfl.typing import FloatArray
-from tests.problems import ALWAYS_DBM, make_federation, make_setting
+from tests.problems import ALWAYS_DBM, global_update, make_federation, make_setting
 
 SIGMAS = 4.5
 W = np.random.default_rng(5).standard_normal((3, 2))
@@ -40,8 +39,8 @@ def sample_updates(scheme: Scheme, setting: Setting, draws: int, step_size: floa
     updates = []
     for k in range(draws):
         coded, cost = scheme.upload.prepare(replace(setting, streams=Streams(1000 + k)), plan)
-        prepared = PreparedScheme(scheme, setting, plan, scheme.server.plan(setting, coded), coded, cost)
-        updates.append(advance(k, [Standing(prepared, W, step_size)])[0].update)
+        prepared = scheme.prepared(setting, plan, coded, cost)
+        updates.append(global_update(prepared, k, W, step_size))
     return np.array(updates)
 
 
@@ -127,8 +126,8 @@ def test_two_full_batch_steps_drift_exactly_as_derived() -> None:
     attendance = prepared.device.arrivals.attend(0)
     assert attendance.arrived.all()
     assert (attendance.batch_sizes == setting.federation.samples).all()
-    (move,) = advance(0, [Standing(prepared, W, 0.05)])
-    np.testing.assert_allclose(move.update, virtual_update(setting, 0.05) + drift(setting, 0.05), rtol=1e-10)
+    update = global_update(prepared, 0, W, 0.05)
+    np.testing.assert_allclose(update, virtual_update(setting, 0.05) + drift(setting, 0.05), rtol=1e-10)
 
 
 def test_two_steps_with_batches_and_stragglers_drift_as_derived_on_average() -> None:

@@ -8,6 +8,7 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.schemes import cfl_fb, codedfedl, scfl
 from codedfl.training import UploadCost
+from tests.gradients import device_update
 from tests.problems import make_federation, make_setting
 
 
@@ -49,7 +50,7 @@ def test_rows_that_the_server_has_no_time_for_are_never_made() -> None:
     setting = make_setting(coded_samples=10_000)
     prepared = cfl_fb().prepare(setting)
     capacity = setting.timing(local_steps=1).server_capacity(setting.server_mac_rate, 10_000)
-    assert prepared.device.coded_rows == (capacity,)
+    assert prepared.device.coded_rows(10_000) == (capacity,)
     assert len(prepared.coded[0]) == capacity < 10_000
 
 
@@ -65,7 +66,8 @@ def test_clipping_reaches_the_coded_data_and_leaves_the_devices_alone(encoder: s
     coded = scfl().prepare(clipped).coded[0].features
     error = np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / 20_000)
     assert (np.abs(coded.T @ coded / 20_000 - expected) / error).max() < 4.5
-    plain, limited = (scfl().prepare(s).device.update(1, 0, 3, np.zeros((3, 2)), 0.1) for s in (setting, clipped))
+    W = np.zeros((3, 2))
+    plain, limited = (device_update(scfl().prepare(s).device, 1, 0, 3, W, 0.1) for s in (setting, clipped))
     assert np.array_equal(plain, limited)
 
 

@@ -346,7 +346,7 @@ class _Runner:
                 continue
             searches = [self._search(wanted[key], uploads) for key in group]
             title = f"step size of {wanted[group[0]].scheme.title}" if len(group) == 1 else f"{len(group)} step sizes"
-            pace = _Pace(self.progress, title, sum(search.rounds * len(search.grid) for search in searches))
+            pace = _Pace(self.progress, title, sum(search.rounds * len(search.tried) for search in searches))
             found = choose_step_sizes(searches, callbacks=(*self.callbacks, pace))
             self.progress.close(title)
             for key, choice in zip(group, found, strict=True):

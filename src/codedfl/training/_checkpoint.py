@@ -19,7 +19,7 @@ from codedfl.training._ledger import Ledger
 from codedfl.training._result import Evaluation, RunProgress, RunResult, Status
 from codedfl.training._run import Run
 
-WORDS = ("fingerprint", "backend", "status", "message")
+WORDS = ("fingerprint", "backend", "status", "message", "back_off_message")
 
 
 def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -> None:
@@ -41,7 +41,7 @@ def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -
     arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
     arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
     arrays["back_offs"] = np.asarray(progress.back_offs)
-    words = (fingerprint, backend(), progress.status, progress.message)
+    words = (fingerprint, backend(), progress.status, progress.message, progress.back_off_message)
     arrays |= {name: np.array(text) for name, text in zip(WORDS, words, strict=True)}
     write_npz(Path(path), {**arrays, "checksum": np.array(identity(arrays))})
 
@@ -81,6 +81,7 @@ def load_checkpoint(path: Path | str, run: Run, fingerprint: str) -> tuple[RunPr
             message=str(arrays["message"]),
             back_offs=int(arrays["back_offs"]),
             good_state=_record("good", arrays, start) if any(name.startswith("good.") for name in arrays) else None,
+            back_off_message=str(arrays["back_off_message"]),
         )
         _require_consistent(progress, run)
     except (TypeError, ValueError) as error:
@@ -98,10 +99,10 @@ def _record(prefix: str, arrays: Mapping[str, Any], like: Any, **others: Any) ->
     for item in fields(like):
         if item.name in others:
             continue
-        name = f"{prefix}.{item.name}"
+        name, expected = f"{prefix}.{item.name}", np.asarray(getattr(like, item.name))
         if name not in arrays:
-            raise ValueError(f"it has no {name}")
-        value, expected = arrays[name], np.asarray(getattr(like, item.name))
+            raise ValueError(f"it holds no {name}")
+        value = arrays[name]
         if value.shape != expected.shape or value.dtype.kind != expected.dtype.kind:
             raise ValueError(f"{name} has shape {value.shape}, the run needs {expected.shape}")
         plain = not isinstance(getattr(like, item.name), np.ndarray)

@@ -57,6 +57,7 @@ class RunProgress:
         message: what happened, when it did not complete as planned.
         back_offs: how often the run diverged and went on with a smaller step size.
         good_state: the state to return to then.
+        back_off_message: what happened then, kept while a run is interrupted and resumed.
     """
 
     state: State
@@ -67,6 +68,7 @@ class RunProgress:
     message: str = ""
     back_offs: int = 0
     good_state: State | None = None
+    back_off_message: str = ""
 
 
 @dataclass(frozen=True)

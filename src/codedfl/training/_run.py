@@ -133,10 +133,7 @@ class Run:
 
     def start(self) -> None:
         """Tell the callbacks that the rounds begin."""
-        self.progress.status, self.progress.message = (
-            "running",
-            self.progress.message if self.progress.back_offs else "",
-        )
+        self.progress.status, self.progress.message = "running", self.progress.back_off_message
         for hook in self.hooks:
             hook.on_start(self.progress, self.rounds)
         if self.round >= self.rounds:
@@ -177,10 +174,13 @@ class Run:
         progress = self.progress
         if progress.back_offs >= len(self.fallbacks):
             return False
+        if self.round >= self.rounds:
+            self._return_good_state()
+            return True
         before = self.rate.initial
         progress.back_offs += 1
         progress.state = self._restored(progress.good_state or self.initial_state)
-        progress.message = (
+        progress.message = progress.back_off_message = (
             f"diverged with the step size {before:.4g} at round {self.round} and backed off to {self.rate.initial:.4g}"
         )
         return True
@@ -193,10 +193,10 @@ class Run:
     def _return_good_state(self) -> None:
         """End with the last good state, as no rounds are left to go on from it."""
         progress = self.progress
-        progress.state = self._restored(progress.good_state or progress.state)
+        progress.state = self._restored(progress.good_state or self.initial_state)
         progress.curve.pop()
         evaluate([self])
-        progress.message = (
+        progress.message = progress.back_off_message = (
             f"diverged with the step size {self.rate.initial:.4g} in its last rounds; its last good model is kept"
         )
 

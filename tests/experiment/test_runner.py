@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.experiment import Comparison, Observer, RunFolder, curves_csv, run
-from codedfl.training import Scheme
+from codedfl.experiment import Comparison, RunFolder, curves_csv, run
+from codedfl.training import Callback, RunProgress
 from tests.support import CLI_SMALL, Cli, StopAfter, assert_same_results, small_config
 
 
@@ -194,11 +194,11 @@ def test_a_bound_on_the_model_keeps_it_finite() -> None:
         assert all(math.isfinite(point.loss) for point in result.curve)
 
 
-class NeverTrain(Observer):
+class NeverTrain(Callback):
     """Fails if any scheme gets as far as its rounds."""
 
-    def callbacks(self, scheme: Scheme) -> tuple[()]:
-        raise AssertionError(f"{scheme.name} trains although another scheme cannot")
+    def on_start(self, progress: RunProgress, rounds: int) -> None:
+        raise AssertionError(f"round {progress.state.round} of {rounds} begins although another scheme cannot run")
 
 
 @pytest.mark.parametrize("scale", [0.5, "grid"])
@@ -212,14 +212,14 @@ def test_a_scheme_that_cannot_run_is_refused_before_any_other_trains(scale: floa
         learning_rate__scale=scale,
     )
     with pytest.raises(InputError, match=r"codedfedl|deadline = 'free'"):
-        run(config, observer=NeverTrain())
+        run(config, callbacks=(NeverTrain(),))
 
 
 def test_a_total_time_shorter_than_a_round_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"training.total_time_s = 0.5 is shorter than one round of fedavg \(1 s\): raise"
     ):
-        run(small_config(training__rounds=0, training__total_time_s=0.5), observer=NeverTrain())
+        run(small_config(training__rounds=0, training__total_time_s=0.5), callbacks=(NeverTrain(),))
 
 
 SLOW_SECOND_SCHEME = """

@@ -14,7 +14,6 @@ from codedfl.experiment import (
     Comparison,
     Config,
     Experiment,
-    Observer,
     RunFolder,
     build_experiment,
     run,
@@ -22,8 +21,8 @@ from codedfl.experiment import (
     sweep,
     tune,
 )
-from codedfl.training import Callback, Evaluator, RunResult, Scheme, StepSizeChoice
-from tests.support import StopAfter, small_config
+from codedfl.training import validation_setting
+from tests.support import Diary, StopAfter, small_config
 
 SCHEMES = ["fedavg", "scfl", "dp-cfl"]
 
@@ -121,7 +120,7 @@ def test_other_data_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         built.append(config)
         return build_experiment(config, like=like)
 
-    monkeypatch.setattr(import_module("codedfl.experiment._sweep"), "build_experiment", build)
+    monkeypatch.setattr(import_module("codedfl.experiment._runner"), "build_experiment", build)
     configs = [
         small_config(seed=seed, coding__noise_variance=v) for seed, v in ((0, 0.1), (1, 0.1), (0, 2.0), (1, 2.0))
     ]
@@ -143,9 +142,9 @@ def test_data_that_is_at_hand_is_not_loaded_again(monkeypatch: pytest.MonkeyPatc
         assert_same(comparison, other)
         assert comparison.setting.federation is first.setting.federation
         assert [result.choice for result in comparison.results] == [result.choice for result in other.results]
-    held_out = first.held_out(small_config().learning_rate.validation_fraction)
-    assert again[0].experiment.held_out(0.15).federation is held_out.federation
-    assert again[1].experiment.held_out(0.15).gram is held_out.gram
+    held_out = validation_setting(first.setting, small_config().learning_rate.validation_fraction)
+    assert validation_setting(again[0].setting, 0.15).federation is held_out.federation
+    assert validation_setting(again[1].setting, 0.15).gram is held_out.gram
 
 
 def test_step_sizes_are_chosen_without_training_with_them() -> None:
@@ -174,42 +173,31 @@ def test_an_interrupted_sweep_keeps_what_it_has(tuning: bool) -> None:
     assert [len(comparison.results) for comparison in comparisons] == ([0, 0, 0] if tuning else [2, 2, 0])
 
 
-class Diary(Observer):
-    def __init__(self) -> None:
-        self.entries: list[str] = []
-
-    def on_ready(self, experiment: Experiment, evaluator: Evaluator) -> None:  # noqa: ARG002
-        self.entries.append("ready")
-
-    def on_choice(self, scheme: Scheme, choice: StepSizeChoice) -> None:  # noqa: ARG002
-        self.entries.append(f"chosen {scheme.name}")
-
-    def callbacks(self, scheme: Scheme) -> tuple[Callback, ...]:
-        self.entries.append(f"starts {scheme.name}")
-        return ()
-
-    def on_outcome(self, result: RunResult) -> None:
-        self.entries.append(f"{result.scheme.name} {result.status}")
-
-
-def test_an_observer_hears_of_each_run_once() -> None:
+def test_each_run_is_reported_once() -> None:
     diary = Diary()
     grid: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.2, 0.4]}
-    sweep([small_config(coding__noise_variance=v, **grid) for v in (0.1, 1.0)], observer=diary)
-    runs = ["fedavg", "scfl", "scfl"]
-    assert diary.entries == [
-        "ready",
-        *(f"chosen {name}" for name in runs),
-        *(f"starts {name}" for name in runs),
-        *(f"{name} completed" for name in runs),
+    sweep([small_config(coding__noise_variance=v, **grid) for v in (0.1, 1.0)], progress=diary)
+    runs = ["FedAvg", "SCFL", "SCFL"]
+    sizes, *said = diary.said
+    assert sizes.startswith("1258 samples on 6 devices, 30 features; centralised accuracy 0.")
+    assert [line.split(" / L")[0].rstrip("0123456789.") for line in said[:3]] == [
+        f"{name}: step size " for name in runs
     ]
+    assert [line.split(",")[0] for line in said[3:]] == [f"{name}: completed" for name in runs]
+    assert [task for _, task, _, _ in diary.entries if task.startswith("preparing ")] == [
+        *(f"preparing the search for the step size of {name}" for name in runs),
+        *(f"preparing {name}" for name in runs),
+    ]
+    assert diary.latest["3 step sizes"] == (3 * 2 * 6, 3 * 2 * 6), "two steps of the grid, half of 12 rounds each"
+    assert diary.closed == ["3 step sizes", *runs]
 
 
 def test_a_scheme_that_cannot_run_is_refused_before_any_other_trains() -> None:
     diary = Diary()
     with pytest.raises(InputError, match="shorter than one round"):
-        sweep([small_config(), small_config(training__rounds=0, training__total_time_s=0.5)], observer=diary)
-    assert diary.entries == []
+        sweep([small_config(), small_config(training__rounds=0, training__total_time_s=0.5)], progress=diary)
+    assert diary.tasks == ["loading digits"]
+    assert diary.said == []
 
 
 def test_results_can_be_summarised_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

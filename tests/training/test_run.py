@@ -1,0 +1,215 @@
+"""A run that diverges with a step size goes on with a smaller one, where it has one to fall back on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codedfl.schemes import fedavg, scfl
+from codedfl.training import (
+    Callback,
+    Checkpoint,
+    LearningRate,
+    PreparedScheme,
+    Run,
+    RunProgress,
+    RunResult,
+    Scheme,
+    StopTraining,
+    load_checkpoint,
+    train_together,
+)
+from tests.problems import ALWAYS_DBM, make_federation, make_setting
+
+ROUNDS = 30
+
+
+def prepared(scheme: Scheme | None = None, dtype: Any = np.float64) -> PreparedScheme:
+    """Full batches and everyone in time, so that a round is a step of gradient descent."""
+    data = make_federation((20, 30, 25), task="regression", dtype=dtype)
+    setting = make_setting(data, power_dbm=ALWAYS_DBM, deadline_s=1e6, local_steps=1)
+    return (scheme or fedavg()).prepare(setting)
+
+
+PREPARED = prepared()
+SMOOTHNESS = PREPARED.setting.gram.smoothness
+
+
+def rate(scale: float) -> LearningRate:
+    return LearningRate.relative(scale, SMOOTHNESS)
+
+
+def trained(scale: float, *fallbacks: float, rounds: int = ROUNDS, **options: Any) -> RunResult:
+    run = Run(PREPARED, rate(scale), rounds, fallbacks=tuple(map(rate, fallbacks)), **options)
+    (result,) = train_together([run])
+    return result
+
+
+class Watch(Callback):
+    """Notes the model after every round that the run did not reject."""
+
+    def __init__(self) -> None:
+        self.models: dict[int, np.ndarray] = {}
+
+    def on_round(self, progress: RunProgress) -> None:
+        self.models[progress.state.round] = progress.state.model
+
+
+def test_a_run_that_diverges_backs_off_and_completes() -> None:
+    watch = Watch()
+    result = trained(6.0, 0.5, callbacks=[watch])
+    assert result.status == "completed"
+    assert result.progress.back_offs == 1
+    assert result.learning_rate == rate(0.5)
+    first = next(k for k in range(1, ROUNDS) if k not in watch.models)
+    assert 1 < first < ROUNDS // 2
+    assert result.message == (
+        f"diverged with the step size {6 / SMOOTHNESS:.4g} at round {first} and backed off to {0.5 / SMOOTHNESS:.4g}"
+    )
+    assert result.progress.ledger.rounds == result.final.round == result.progress.state.round == ROUNDS
+    assert result.final.simulated_time_s == ROUNDS * 1e6, "the rounds that were lost stay charged"
+    assert result.progress.ledger.arrivals == 3 * ROUNDS
+    assert [point.round for point in result.curve] == list(range(ROUNDS + 1))
+    assert result.final.loss < result.curve[0].loss
+
+
+@pytest.mark.parametrize(("begin", "good"), [(0.5, 6), (6.0, 0)], ids=["of some rounds ago", "of the start"])
+def test_it_goes_on_from_its_last_good_state(begin: float, good: int) -> None:
+    """Gradient descent by hand: up to the last good round with the first step, and then with the one that it fell back to."""
+
+    class Spoil(Watch):
+        """Lets the run do well for six rounds."""
+
+        def on_round(self, progress: RunProgress) -> None:
+            super().on_round(progress)
+            if progress.state.round == 6:
+                run.learning_rate = rate(40.0)
+
+    watch = Spoil()
+    run = Run(PREPARED, rate(begin), ROUNDS, fallbacks=(rate(0.4),), callbacks=[watch])
+    (result,) = train_together([run])
+    assert (result.status, result.progress.back_offs) == ("completed", 1)
+    lost = next(k for k in range(1, ROUNDS) if k not in watch.models)
+    X, Y = PREPARED.setting.federation.features, PREPARED.setting.federation.labels
+    W = np.zeros((3, 2))
+    for scale, rounds in ((begin, good), (0.4, ROUNDS - lost)):
+        for _ in range(rounds):
+            W = W - scale / SMOOTHNESS * X.T @ (X @ W - Y)
+    np.testing.assert_allclose(result.model, W, rtol=1e-9)
+
+
+def test_without_a_fallback_it_diverges_as_ever() -> None:
+    result = trained(6.0)
+    assert result.status == "diverged"
+    assert result.progress.back_offs == 0
+    assert result.progress.good_state is None, "nothing is kept for a run that cannot go back"
+    assert "lower the learning rate" in result.message
+    assert result.progress.ledger.rounds == result.final.round < ROUNDS
+
+
+def test_it_backs_off_once_for_each_fallback_and_then_diverges() -> None:
+    steps = [rate(scale).initial for scale in (12.0, 8.0, 0.5)]
+    result = trained(12.0, 8.0, 0.5)
+    assert (result.status, result.progress.back_offs) == ("completed", 2)
+    assert f"step size {steps[1]:.4g}" in result.message
+    assert result.message.endswith(f"backed off to {steps[2]:.4g}")
+    hopeless = trained(12.0, 8.0)
+    assert (hopeless.status, hopeless.progress.back_offs) == ("diverged", 1)
+    assert "lower the learning rate" in hopeless.message
+    assert hopeless.progress.ledger.rounds < ROUNDS
+
+
+def test_a_step_size_that_serves_leaves_the_fallbacks_alone() -> None:
+    plain, careful = trained(0.5), trained(0.5, 0.1)
+    assert np.array_equal(plain.model, careful.model)
+    assert [astuple(point) for point in plain.curve] == [astuple(point) for point in careful.curve]
+    assert (careful.progress.back_offs, careful.message) == (0, "")
+
+
+def test_a_slow_divergence_that_shows_at_the_end_alone_returns_the_last_good_model() -> None:
+    """The loss has grown beyond that of the zero model but not a thousandfold, and no rounds are left to mend it."""
+    scale = 2.12
+    plain = trained(scale)
+    assert plain.status == "diverged"
+    assert "worse than none" in plain.message
+    assert plain.final.round == ROUNDS
+    kept = trained(scale, 0.5)
+    assert kept.status == "completed"
+    assert f"diverged with the step size {scale / SMOOTHNESS:.4g}" in kept.message
+    assert "its last good model is kept" in kept.message
+    assert kept.final.loss <= 2 * min(point.last_loss for point in kept.curve[:-1])
+    assert kept.final.round == kept.progress.ledger.rounds == ROUNDS
+    assert len(kept.curve) == len(plain.curve)
+    assert kept.final.loss == pytest.approx(kept.prepared.setting.gram.loss(kept.model) / 75)
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e200], ids=["large", "overflows"])
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_divergence_in_the_very_last_round_returns_the_last_good_model(scale: float, every: int) -> None:
+    class Spoil(Callback):
+        """Lets the run do well until its last round."""
+
+        def on_round(self, progress: RunProgress) -> None:
+            if progress.state.round == ROUNDS - 1:
+                run.learning_rate = rate(scale)
+
+    run = Run(PREPARED, rate(0.5), ROUNDS, evaluate_every=every, fallbacks=(rate(0.1),), callbacks=[Spoil()])
+    (result,) = train_together([run])
+    assert result.status == "completed"
+    assert math.isfinite(result.final.loss)
+    assert result.final.loss < 0.5 * result.curve[0].loss
+    assert result.final.loss == pytest.approx(PREPARED.setting.gram.loss(result.model) / 75)
+    assert f"diverged with the step size {scale / SMOOTHNESS:.4g}" in result.message
+    assert "its last good model is kept" in result.message
+    assert result.final.round == result.progress.ledger.rounds == ROUNDS
+
+
+class StopAt(Callback):
+    def __init__(self, round: int) -> None:
+        self.round = round
+
+    def on_round(self, progress: RunProgress) -> None:
+        if progress.state.round == self.round:
+            raise StopTraining("killed")
+
+
+@pytest.mark.parametrize("scheme", [fedavg(), scfl()], ids=["fedavg", "scfl"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("stop", [1, 3, 9, 29])
+def test_a_run_killed_before_or_after_a_back_off_ends_as_an_undisturbed_one(
+    tmp_path: Path, stop: int, dtype: Any, scheme: Scheme
+) -> None:
+    path = tmp_path / "c.npz"
+
+    def fresh() -> Run:
+        return Run(prepared(scheme, dtype), rate(6.0), ROUNDS, evaluate_every=2, fallbacks=(rate(0.5), rate(0.1)))
+
+    (whole,) = train_together([fresh()])
+    assert (whole.status, whole.progress.back_offs) == ("completed", 1)
+    hooks = [Checkpoint(path, "same", every_s=0.0), StopAt(stop)]
+    (stopped,) = train_together([replace(fresh(), callbacks=hooks)])
+    assert stopped.status == "interrupted"
+    run = fresh()
+    run.progress, _ = load_checkpoint(path, run, "same")
+    assert (run.progress.back_offs == 1) == (stop >= 9)
+    (resumed,) = train_together([run])
+    assert np.array_equal(resumed.model, whole.model)
+    assert np.array_equal(resumed.last_model, whole.last_model)
+    assert [astuple(point) for point in resumed.curve] == [astuple(point) for point in whole.curve]
+    assert (resumed.status, resumed.message) == (whole.status, whole.message)
+    assert resumed.progress.back_offs == 1
+    assert np.array_equal(resumed.progress.ledger.bits_up, whole.progress.ledger.bits_up)
+
+
+def test_in_lock_step_the_others_notice_nothing() -> None:
+    alone = trained(0.5)
+    runs = [Run(PREPARED, rate(6.0), ROUNDS, fallbacks=(rate(0.5),)), Run(PREPARED, rate(0.5), ROUNDS)]
+    backed_off, other = train_together(runs)
+    assert backed_off.progress.back_offs == 1
+    np.testing.assert_allclose(other.model, alone.model, rtol=1e-12)
+    np.testing.assert_allclose(backed_off.model, trained(6.0, 0.5).model, rtol=1e-9)
