@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from codedfl.experiment import Config
-from codedfl.paper._runs import SERIES, Point, Record, content_key, run_of, with_data_dir, with_scale, with_seed
+from codedfl.paper._cache import content_key
+from codedfl.paper._runs import SERIES, Point, Record, run_of, with_scale, with_seed
 from codedfl.paper._setups import DIGITS, MNIST
 from tests.paper.made_up import record
 
@@ -94,18 +95,15 @@ def test_the_content_key_depends_on_what_is_done() -> None:
 
 def test_the_content_key_of_an_older_format_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     now = content_key("train", DIGITS.config)
-    monkeypatch.setattr("codedfl.paper._runs.FORMAT", 10_000)
+    monkeypatch.setattr("codedfl.paper._cache.FORMAT", 10_000)
     assert content_key("train", DIGITS.config) != now
 
 
-def test_seed_step_size_and_folder_of_a_configuration_are_set() -> None:
+def test_seed_and_step_size_of_a_configuration_are_set() -> None:
     config = DIGITS.config
     assert with_seed(config, 5).seed == 5
     assert with_scale(config, 0.3).learning_rate.scale == 0.3
-    assert with_data_dir(config, "/there").data.data_dir == "/there"
-    assert with_data_dir(with_scale(with_seed(config, config.seed), 0.3), "").learning_rate.grid == (
-        config.learning_rate.grid
-    )
+    assert with_scale(with_seed(config, config.seed), 0.3).learning_rate.grid == config.learning_rate.grid
 
 
 def test_runs_at_different_places_are_different() -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from codedfl.cli.options import DataDir, Json
 
 if TYPE_CHECKING:
-    from codedfl.paper import Item, Quirk, Scope
+    from codedfl.paper import Figure, Quirk, Scope
 
 CACHE = Path("runs") / "paper-cache"
 
@@ -42,24 +42,22 @@ def paper(
     from codedfl.cli.paper_tables import verdicts_table
     from codedfl.cli.runs import results_folder
     from codedfl.files import write_atomically
-    from codedfl.paper import Cache, Means, reproduce
-    from codedfl.paper._report import report
-    from codedfl.paper._reproduce import all_verdicts
+    from codedfl.paper import Cache, Executor, all_verdicts, report, reproduce
 
     if names == ["list"]:
         _list(json_)
         return
-    items = _chosen(names)
+    figures = _chosen(names)
     scope = _scope(quick, seeds, quirk or [])
     _check_processes(processes)
     folder = results_folder(out, "paper-quick" if quick else "paper")
     began = time.perf_counter()
     done = _with_progress(
-        lambda watcher: reproduce(items, scope, Means(Cache(cache), str(data_dir or ""), processes or -1, watcher)),
+        lambda progress: reproduce(figures, scope, Executor(Cache(cache), data_dir or "", processes or -1, progress)),
         quiet=json_,
     )
     for each in done:
-        each.write(folder / each.item.name)
+        each.write(folder / each.figure.name)
     verdicts = all_verdicts(done, _about(scope, time.perf_counter() - began))
     write_atomically(folder / "verdicts.json", verdicts)
     options = f"{' --quick' if quick else ''}{f' --seeds {seeds}' if seeds != 3 else ''}"
@@ -72,38 +70,39 @@ def paper(
     console = Console()
     console.print(verdicts_table(done))
     for each in done:
-        picture = folder / each.item.name / "figure.png"
+        picture = folder / each.figure.name / "figure.png"
         if picture.exists():
             console.print(Text(f"picture: {picture}"), soft_wrap=True)
     console.print(Text(f"results: {folder}"), soft_wrap=True)
 
 
 def _list(json_: bool) -> None:
-    from codedfl.cli.paper_tables import items_table, quirks_table
-    from codedfl.paper import ITEMS, QUIRKS
+    from codedfl.cli.paper_tables import figures_table, quirks_table
+    from codedfl.paper import FIGURES, QUIRKS
 
     if json_:
-        items = [{"name": item.name, "place": item.place, "title": item.title} for item in ITEMS.values()]
-        print(json.dumps({"items": items, "quirks": dict(QUIRKS)}))
+        figures = [{"name": each.name, "place": each.place, "title": each.title} for each in FIGURES.values()]
+        print(json.dumps({"figures": figures, "quirks": dict(QUIRKS)}))
         return
     console = Console()
-    console.print(items_table())
+    console.print(figures_table())
     console.print(quirks_table())
 
 
-def _chosen(names: list[str]) -> list[Item]:
+def _chosen(names: list[str]) -> list[Figure]:
     from codedfl._messages import did_you_mean
     from codedfl.errors import InputError
-    from codedfl.paper import ITEMS
+    from codedfl.paper import FIGURES
 
     if names == ["all"]:
-        return list(ITEMS.values())
+        return list(FIGURES.values())
     for name in names:
-        if name not in ITEMS:
+        if name not in FIGURES:
             raise InputError(
-                f"paper: there is no {name!r}, only {', '.join(ITEMS)}, and list or all alone.{did_you_mean(name, list(ITEMS))}"
+                f"paper: there is no {name!r}, only {', '.join(FIGURES)}, and list or all alone."
+                f"{did_you_mean(name, list(FIGURES))}"
             )
-    return [ITEMS[name] for name in dict.fromkeys(names)]
+    return [FIGURES[name] for name in dict.fromkeys(names)]
 
 
 def _scope(quick: bool, seeds: int, quirks: list[str]) -> Scope:
@@ -133,8 +132,8 @@ def _with_progress(work: Any, *, quiet: bool) -> Any:
     from codedfl.cli.paper_progress import PaperProgress
 
     try:
-        with PaperProgress(Console(stderr=True), verbose=not quiet) as watcher:
-            return work(watcher)
+        with PaperProgress(Console(stderr=True), verbose=not quiet) as progress:
+            return work(progress)
     except KeyboardInterrupt:
         print("codedfl: stopped; the same command goes on from what is finished.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -8,18 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.style import new_table
-from codedfl.paper import ITEMS, QUIRKS, Reproduction
+from codedfl.paper import FIGURES, QUIRKS, Reproduction
 
 STYLES = {"confirmed": "green", "partly": "yellow", "not confirmed": "red"}
 
 
-def items_table() -> Table:
+def figures_table() -> Table:
     """Return what can be reproduced."""
     table = new_table("figures and tables")
     for name in ("name", "in the paper", "what it shows"):
         table.add_column(name)
-    for item in ITEMS.values():
-        table.add_row(item.name, item.place, item.title)
+    for figure in FIGURES.values():
+        table.add_row(figure.name, figure.place, figure.title)
     return table
 
 
@@ -43,7 +43,7 @@ def verdicts_table(done: Sequence[Reproduction]) -> Table:
     table.add_column("panel", no_wrap=True)
     table.add_column("claim")
     for each in done:
-        table.add_row(Text(each.item.name, style="bold"), "", "", Text(each.item.place, style="bold"))
+        table.add_row(Text(each.figure.name, style="bold"), "", "", Text(each.figure.place, style="bold"))
         for judgement in each.judgements:
             verdict = Text(judgement.verdict, style=STYLES[judgement.verdict])
             table.add_row(verdict, judgement.findings, judgement.panel, Text(judgement.claim))

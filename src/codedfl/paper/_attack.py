@@ -4,16 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codedfl.experiment import Config
+from codedfl.experiment import Config, Experiment
 from codedfl.paper._claims import Claim, Evidence, above
 from codedfl.paper._drawing import draw_attack
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
-from codedfl.paper._measures import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
+from codedfl.paper._figure import Figure
+from codedfl.paper._jobs import measurement
 from codedfl.paper._setups import MNIST, Scope
-from codedfl.paper._tables import Table, Tables, summary_table
+from codedfl.paper._tables import Row, Table, Tables, summary_table
+from codedfl.privacy import attack_error
 
 ATTACKS = ("feasible", "oracle")
+KNOWN_RATIOS = (0.05, 0.25, 0.5, 0.75, 0.95)
+WITH_NOISE, WITHOUT_NOISE = "with noise", "no noise"
+
+
+def measure_attack(experiment: Experiment) -> list[Row]:
+    """Attack the coded data of the first device, knowing several shares of its samples; errors as in `AttackResult`."""
+    setting, config = experiment.setting, experiment.config
+    features, noise = setting.rows(0).features, float(setting.code.noise_variance[0])
+    rows: list[Row] = []
+    for ratio in KNOWN_RATIOS:
+        found = attack_error(features, ratio, setting.code.coded_samples, noise, setting.streams.at("attack"))
+        rows.append(
+            {
+                "panel": config.data.dataset,
+                "series": WITH_NOISE if noise else WITHOUT_NOISE,
+                "x": ratio,
+                "seed": config.seed,
+                "feasible": found.feasible_error,
+                "oracle": found.oracle_error,
+                "baseline": found.baseline_error,
+                "feasible_control": found.feasible_control_error,
+                "oracle_control": found.oracle_control_error,
+            }
+        )
+    return rows
+
+
+MEASUREMENT = measurement("attack", "attacking coded data", measure_attack, unit=1.2e-3)
 
 
 def configs(scope: Scope) -> Sequence[Config]:
@@ -44,10 +73,11 @@ def _noise_protects(tables: Tables, panel: str) -> list[Evidence]:
     ]
 
 
-ATTACK = Item(
+ATTACK = Figure(
     name="attack",
     title="Reconstruction error of coded data against the share of samples that an attacker knows",
     place="Fig. 2",
+    measurement=MEASUREMENT,
     measured=configs,
     tables=tables,
     draw=draw_attack,

@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from codedfl.errors import InputError
+from codedfl.experiment import Config
 from codedfl.files import write_atomically
+
+FORMAT = 1
+"""Raised when the meaning of outcomes changes, so that older ones are not used."""
+
+
+def fingerprint(config: Config) -> str:
+    """Return a hash over all fields of a configuration that enter results: where the data is, and threads, do not."""
+    values = config.model_dump(mode="json")
+    values["data"]["data_dir"] = ""
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def content_key(task: str, config: Config) -> str:
+    """Return the key of what a task computes from a configuration.
+
+    Example:
+        >>> content_key("train", Config()) == content_key("train", Config(data={"data_dir": "/elsewhere"}))
+        True
+        >>> content_key("train", Config()) == content_key("train", Config(seed=1))
+        False
+    """
+    return sha256(json.dumps([FORMAT, task, fingerprint(config)]).encode()).hexdigest()[:32]
 
 
 class Cache:
@@ -18,7 +42,7 @@ class Cache:
 
     Example:
         >>> import tempfile
-        >>> cache = Cache(Path(tempfile.mkdtemp()))
+        >>> cache = Cache(tempfile.mkdtemp())
         >>> cache.get("ab12") is None
         True
         >>> cache.put("ab12", {"accuracy": 0.95})
@@ -26,8 +50,8 @@ class Cache:
         {'accuracy': 0.95}
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.json"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,9 @@ from codedfl.paper._tables import Tables
 from codedfl.typing import FloatArray
 
 CONFIDENCE = 0.95
+
+NOISE = 0.002
+"""A step that loses less than this is no fall: two standard errors of an accuracy of 95% on 10,000 test samples are 0.4%."""
 
 Finding = Literal["holds", "fails", "open"]
 Verdict = Literal["confirmed", "partly", "not confirmed"]
@@ -50,6 +54,10 @@ class Evidence:
         return "holds" if self.low > self.least else "fails" if self.high <= self.least else "open"
 
 
+Judge = Callable[[Tables, str], Sequence[Evidence]]
+"""Finds the evidence for a claim in the tables of a figure, for one panel."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A sentence of the paper and how to judge it.
@@ -61,7 +69,7 @@ class Claim:
     """
 
     text: str
-    judge: Callable[[Tables, str], Sequence[Evidence]]
+    judge: Judge
     panels: tuple[str, ...] = ()
 
 
@@ -108,3 +116,67 @@ def exactly(what: str, holds: bool) -> Evidence:
     """Compare: something that is computed, not estimated, is so."""
     value = 1.0 if holds else -1.0
     return Evidence(what, value, value, value, exact=True)
+
+
+def accuracies(tables: Tables, panel: str, series: str, x: float) -> FloatArray:
+    """Return the accuracy of one point for each seed."""
+    return tables["points"].column("accuracy", panel=panel, series=series, x=x)
+
+
+def places(tables: Tables, panel: str, *series: str) -> list[float]:
+    """Return where on the horizontal axis all of these lines have points, in order."""
+    found = [tables["points"].where(panel=panel, series=name).distinct("x") for name in series]
+    return sorted(float(x) for x in found[0] if all(x in other for other in found[1:]))
+
+
+def higher(one: str, *others: str, least: float = 0.0, among: Callable[[float], bool] = lambda _: True) -> Judge:
+    """One line is above the others everywhere (or where it counts)."""
+
+    def judge(tables: Tables, panel: str) -> list[Evidence]:
+        return [
+            above(
+                f"{one} over {other}{_at(tables, panel, x)}",
+                accuracies(tables, panel, one, x),
+                accuracies(tables, panel, other, x),
+                least=least,
+            )
+            for other in others
+            for x in places(tables, panel, one, other)
+            if among(x)
+        ]
+
+    return judge
+
+
+def lower(one: str, *others: str) -> Judge:
+    """One line is below the others everywhere."""
+
+    def judge(tables: Tables, panel: str) -> list[Evidence]:
+        return [item for other in others for item in higher(other, one)(tables, panel)]
+
+    return judge
+
+
+def rising(*lines: str, falling: bool = False) -> Judge:
+    """Lines rise (or fall) from their first point to their last, without a step the other way."""
+
+    def judge(tables: Tables, panel: str) -> list[Evidence]:
+        evidence = []
+        for series in lines:
+            xs = places(tables, panel, series)
+            if falling:
+                xs.reverse()
+            at = {x: accuracies(tables, panel, series, x) for x in xs}
+            evidence.append(above(f"{series}: at {xs[-1]:g} over at {xs[0]:g}", at[xs[-1]], at[xs[0]]))
+            evidence += [
+                above(f"{series}: at {after:g} not below at {before:g}", at[after], at[before], least=-NOISE)
+                for before, after in pairwise(xs)
+                if len(xs) > 2
+            ]
+        return evidence
+
+    return judge
+
+
+def _at(tables: Tables, panel: str, x: float) -> str:
+    return f" at {x:g}" if len(tables["points"].where(panel=panel).distinct("x")) > 1 else ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MplFigure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from codedfl.paper._setups import CIFAR10, DIGITS, MNIST
@@ -51,10 +51,10 @@ class Axis:
     column: str = "x"
 
 
-def line_figure(axis: Axis) -> Callable[[Tables], Figure]:
+def line_figure(axis: Axis) -> Callable[[Tables], MplFigure]:
     """Return what draws mean accuracy with its 95% interval, a panel for each task and a line for each series."""
 
-    def draw(tables: Tables) -> Figure:
+    def draw(tables: Tables) -> MplFigure:
         summary = tables["summary"]
         panels = summary.distinct("panel")
         figure = new_figure(PANEL_WIDTH * len(panels) + 0.4, HEIGHT)
@@ -66,7 +66,7 @@ def line_figure(axis: Axis) -> Callable[[Tables], Figure]:
     return draw
 
 
-def draw_curves(tables: Tables) -> Figure:
+def draw_curves(tables: Tables) -> MplFigure:
     """Draw learning curves: a row for each clock, a column for each task."""
     table = tables["mean-curves"]
     panels = table.distinct("panel")
@@ -88,7 +88,7 @@ def draw_curves(tables: Tables) -> Figure:
     return figure
 
 
-def draw_incentive(tables: Tables) -> Figure:
+def draw_incentive(tables: Tables) -> MplFigure:
     """Draw the utility of contract items for some devices, and accuracy against reward with few and with many stragglers."""
     from codedfl.paper._fig_incentive import SHOWN_DEVICES
 
@@ -111,7 +111,7 @@ def draw_incentive(tables: Tables) -> Figure:
     return figure
 
 
-def draw_attack(tables: Tables) -> Figure:
+def draw_attack(tables: Tables) -> MplFigure:
     """Draw reconstruction errors, a panel for each attack; what a guess of the mean achieves is dashed."""
     summary = tables["summary"]
     figure = new_figure(PANEL_WIDTH * 2 + 0.4, HEIGHT)
@@ -128,7 +128,7 @@ def draw_attack(tables: Tables) -> Figure:
     return figure
 
 
-def draw_limits(tables: Tables) -> Figure:
+def draw_limits(tables: Tables) -> MplFigure:
     """Draw measured accuracies, those of the limits dashed, and accuracy against how often the worst direction grew e-fold."""
     from codedfl.paper._limits import BUDGET, CODED, STRAGGLERS
 
@@ -202,7 +202,7 @@ def _finish(axes: Axes) -> None:
     axes.legend(fontsize=8, frameon=False)
 
 
-def _row(figure: Figure, count: int) -> list[Axes]:
+def _row(figure: MplFigure, count: int) -> list[Axes]:
     return [figure.add_subplot(1, count, place + 1) for place in range(count)]
 
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from codedfl.paper._claims import Claim, Evidence, above, alike
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, alike, higher, lower
 from codedfl.paper._drawing import draw_curves
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item, accuracy_tables
-from codedfl.paper._judges import accuracies, higher, lower
+from codedfl.paper._figure import Figure, accuracy_tables
 from codedfl.paper._runs import SERIES, Run, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Table, Tables, summary_table
@@ -67,7 +66,7 @@ def _similar(tables: Tables, panel: str) -> list[Evidence]:
     return [alike(f"DP-CFL and FedAvg within {SIMILAR:.0%}", *ends, margin=SIMILAR)]
 
 
-FIG_CONVERGENCE = Item(
+FIG_CONVERGENCE = Figure(
     name="fig-convergence",
     title="Test accuracy against training latency",
     place="Fig. 3",

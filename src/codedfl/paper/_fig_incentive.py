@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from codedfl.incentive import DeviceTraits, contract_for_budget, printed_sensitivities, table_sensitivities
-from codedfl.paper._claims import Claim, Evidence, above, exactly
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, exactly, higher, places
 from codedfl.paper._drawing import draw_incentive
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item, accuracy_tables
-from codedfl.paper._judges import accuracies, higher, places
+from codedfl.paper._figure import Figure, accuracy_tables
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import CIFAR10, Scope
 from codedfl.paper._tables import Table, Tables
@@ -94,7 +93,7 @@ def _gains_more(tables: Tables, panel: str) -> list[Evidence]:  # noqa: ARG001
     ]
 
 
-FIG_INCENTIVE = Item(
+FIG_INCENTIVE = Figure(
     name="fig-incentive",
     title="Incentive mechanisms: utility of contract items, accuracy against total reward",
     place="Fig. 8",

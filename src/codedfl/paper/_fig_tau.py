@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from codedfl.paper._claims import Claim, Evidence, above
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, places
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import accuracies, places
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Tables
@@ -64,7 +63,7 @@ def _worse(tables: Tables, panel: str) -> list[Evidence]:
     return [above(f"loss from tau = 3 to {last:g}: {POOR} over {GOOD}", lost[POOR], lost[GOOD])]
 
 
-FIG_TAU = Item(
+FIG_TAU = Figure(
     name="fig-tau",
     title="Test accuracy of SCFL with different numbers of local steps",
     place="Fig. 5",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codedfl.paper._claims import Claim, Evidence, above, alike
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, alike, higher, lower, places, rising
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import accuracies, higher, lower, places, rising
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope, Setup
 from codedfl.paper._tables import Tables
@@ -60,7 +59,7 @@ def _flat(tables: Tables, panel: str) -> list[Evidence]:
     ]
 
 
-FIG_TRADEOFF = Item(
+FIG_TRADEOFF = Figure(
     name="fig-tradeoff",
     title="Privacy-performance tradeoff",
     place="Fig. 4",

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from codedfl.experiment import Config
+from codedfl.experiment import Config, Experiment
+from codedfl.experiment._run import rounds_of
 from codedfl.paper import _fig_coded_samples as fig_coded_samples
 from codedfl.paper import _fig_incentive as fig_incentive
 from codedfl.paper import _fig_stragglers as fig_stragglers
 from codedfl.paper import _fig_tradeoff as fig_tradeoff
-from codedfl.paper._claims import Claim, Evidence, alike, exactly
+from codedfl.paper._claims import Claim, Evidence, alike, exactly, places, rising
 from codedfl.paper._drawing import draw_limits
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import places, rising
+from codedfl.paper._figure import Figure
+from codedfl.paper._jobs import measurement
 from codedfl.paper._runs import Run
 from codedfl.paper._setups import MNIST, Scope
 from codedfl.paper._tables import Row, Table, Tables, points_table, summary_table
+from codedfl.schemes import make_scheme
+from codedfl.theory import LimitPoint, arrival_limit_point, coded_limit_point, limit_point
+from codedfl.training import Evaluator, PreparedScheme
 from codedfl.typing import FloatArray
 
 BUDGET, STRAGGLERS, CODED, REWARD = "privacy budget", "stragglers", "coded samples", "total reward"
@@ -49,6 +53,53 @@ def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -
 def configs(scope: Scope) -> Sequence[Config]:
     """Solve for the limit of each of these runs."""
     return [run.config for run in runs(scope)]
+
+
+def _scfl_limit(prepared: PreparedScheme) -> LimitPoint:
+    (coded,) = prepared.coded
+    return limit_point(prepared.setting.gram, coded)
+
+
+def _dp_cfl_limit(prepared: PreparedScheme) -> LimitPoint:
+    (coded,) = prepared.coded
+    return coded_limit_point(prepared.setting.gram, coded)
+
+
+def _fedavg_limit(prepared: PreparedScheme) -> LimitPoint:
+    setting = prepared.setting
+    parts = [setting.rows(device) for device in range(setting.federation.devices)]
+    return arrival_limit_point(setting.gram, parts, prepared.device.arrivals.probability)
+
+
+LIMIT_POINTS: Mapping[str, Callable[[PreparedScheme], LimitPoint]] = {
+    "scfl": _scfl_limit,
+    "dp-cfl": _dp_cfl_limit,
+    "fedavg": _fedavg_limit,
+}
+
+
+def measure_limit(experiment: Experiment) -> list[Row]:
+    """Solve for where a scheme ends with one local step, in one row; its loss is above the optimum's by a share of that."""
+    setting, config = experiment.setting, experiment.config
+    (name,) = config.schemes
+    prepared = make_scheme(name, config.options.get(name)).prepare(setting)
+    limit, evaluator = LIMIT_POINTS[name](prepared), Evaluator(setting)
+    (accuracy,) = evaluator.scores(limit.model)
+    return [
+        {
+            "panel": config.data.dataset,
+            "seed": config.seed,
+            "limit_accuracy": accuracy,
+            "guessing": 1 / setting.federation.outputs,
+            "excess_loss": limit.gap / setting.gram.loss(setting.gram.optimum),
+            "least_eigenvalue": limit.least_eigenvalue,
+            "smoothness": setting.gram.smoothness,
+            "steps": setting.local_steps * rounds_of(config, prepared),
+        }
+    ]
+
+
+MEASUREMENT = measurement("limits", "solving for limits", measure_limit, unit=1.5e-4)
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
@@ -104,11 +155,12 @@ def _noise_harms(tables: Tables, panel: str) -> list[Evidence]:
     return list(rising("SCFL")({"points": Table(limits)}, panel))
 
 
-LIMITS = Item(
+LIMITS = Figure(
     name="limits",
     title="Where training ends: limit points in closed form, and what runs reach",
     place="Remark 1",
     runs=runs,
+    measurement=MEASUREMENT,
     measured=configs,
     tables=tables,
     draw=draw_limits,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Table, Tables
@@ -67,7 +67,7 @@ def _agrees(what: str, place: int) -> Claim:
     return Claim(f"{subject} {text}", judge, panels=tuple(PRINTED_MB))
 
 
-OVERHEAD = Item(
+OVERHEAD = Figure(
     name="overhead",
     title="Communication of the coded upload and of training",
     place="Sec. VI-B",

@@ -20,11 +20,11 @@ def report(done: Sequence[Reproduction], options: str = "") -> str:
     """
     parts = ["# The paper, reproduced"]
     for each in done:
-        item = each.item
-        parts.append(f"## {item.place}: {item.title}")
-        parts.append(f"    codedfl paper {item.name}{options}")
-        if item.draw:
-            parts.append(f"![{item.title}]({item.name}/figure.png)")
+        figure = each.figure
+        parts.append(f"## {figure.place}: {figure.title}")
+        parts.append(f"    codedfl paper {figure.name}{options}")
+        if figure.draw:
+            parts.append(f"![{figure.title}]({figure.name}/figure.png)")
         parts.append(verdicts_markdown(each.judgements))
     return "\n\n".join(parts) + "\n"
 

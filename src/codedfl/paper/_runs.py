@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from typing import Any
 
 from codedfl.experiment import Comparison, Config
 from codedfl.paper._setups import Setup, changed
-
-FORMAT = 1
-"""Raised when what a record means has changed, so that older records are not used."""
 
 SERIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "SCFL": ("scfl", {}),
@@ -159,21 +154,6 @@ class Record:
         return cls(**{**values, "curve": tuple(Point(**point) for point in values["curve"])})
 
 
-def content_key(kind: str, config: Config) -> str:
-    """Return a name for what a configuration determines: equal for equal configurations, wherever the data lies.
-
-    Example:
-        >>> content_key("run", Config()) == content_key("run", Config(data={"data_dir": "/elsewhere"}))
-        True
-        >>> content_key("run", Config()) == content_key("run", Config(seed=1))
-        False
-    """
-    values = config.model_dump(mode="json")
-    values["data"]["data_dir"] = ""
-    text = json.dumps([FORMAT, kind, values], sort_keys=True)
-    return sha256(text.encode()).hexdigest()[:32]
-
-
 def with_seed(config: Config, seed: int) -> Config:
     """Return the same run with another seed."""
     return changed(config, {"seed": seed})
@@ -182,8 +162,3 @@ def with_seed(config: Config, seed: int) -> Config:
 def with_scale(config: Config, scale: float) -> Config:
     """Return the same run with a given step size."""
     return changed(config, {"learning_rate.scale": scale})
-
-
-def with_data_dir(config: Config, folder: str) -> Config:
-    """Return the same run on data that lies elsewhere."""
-    return changed(config, {"data.data_dir": folder})

@@ -7,7 +7,7 @@ import math
 from codedfl.incentive import DeviceTraits, design_contract, stackelberg_for_lambda, table_sensitivities
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
+from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Table, Tables
 
@@ -78,7 +78,7 @@ def _smaller_pays_more(tables: Tables, panel: str) -> list[Evidence]:
     return [exactly("total reward falls as lambda grows", rewards == sorted(rewards, reverse=True))]
 
 
-TABLE_LAMBDA = Item(
+TABLE_LAMBDA = Figure(
     name="table-lambda",
     title="Total reward, lambda and noise",
     place="Table III (appendix)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
+from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Table, Tables
 from codedfl.schemes import SCHEMES, make_scheme
@@ -52,7 +52,7 @@ def _agrees(tables: Tables, panel: str) -> list[Evidence]:
     ]
 
 
-TABLE_SCHEMES = Item(
+TABLE_SCHEMES = Figure(
     name="table-schemes",
     title="Comparison of coded federated learning frameworks",
     place="Table I",
