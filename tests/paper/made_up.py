@@ -10,6 +10,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 
 from codedfl.experiment import Config
 from codedfl.paper import Cache, Executor, Figure, Outcomes, Reproduction, Scope, reproduce
@@ -17,7 +18,7 @@ from codedfl.paper._attack import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
 from codedfl.paper._jobs import Task
 from codedfl.paper._runs import Point, Record, Run, run_of
 from codedfl.paper._setups import DIGITS
-from codedfl.paper._tables import Row, Table
+from codedfl.paper._tables import Row
 from codedfl.training import StepSizeChoice, Trial
 
 SMALL: dict[str, Any] = {
@@ -68,15 +69,13 @@ def record(accuracy: float = 0.9, **changes: Any) -> Record:
     return Record(**{**values, **changes})
 
 
-def points(accuracy: Mapping[tuple[str, float], Iterable[float]], panel: str = "digits") -> dict[str, Table]:
+def points(accuracy: Mapping[tuple[str, float], Iterable[float]], panel: str = "digits") -> dict[str, pd.DataFrame]:
     """Return the table ``points`` with these accuracies of a line at a place, one a seed."""
     return {
-        "points": Table(
-            [
-                {"panel": panel, "series": series, "x": x, "seed": seed, "accuracy": value}
-                for (series, x), values in accuracy.items()
-                for seed, value in enumerate(values)
-            ]
+        "points": pd.DataFrame(
+            {"panel": panel, "series": series, "x": x, "seed": seed, "accuracy": value}
+            for (series, x), values in accuracy.items()
+            for seed, value in enumerate(values)
         )
     }
 

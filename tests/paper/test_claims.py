@@ -3,8 +3,8 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import stats
 
 from codedfl.paper._claims import (
     NOISE,
@@ -17,13 +17,12 @@ from codedfl.paper._claims import (
     alike,
     exactly,
     higher,
-    interval,
     lower,
     places,
     rising,
     verdict_of,
 )
-from codedfl.paper._tables import Table
+from codedfl.paper._tables import interval
 from tests.paper.made_up import points
 
 HOLDS, FAILS, OPEN = (
@@ -31,29 +30,6 @@ HOLDS, FAILS, OPEN = (
     Evidence("no", -0.02, -0.03, -0.01),
     Evidence("?", 0.0, -0.01, 0.01),
 )
-
-
-@pytest.mark.parametrize("count", [2, 3, 5, 30])
-def test_the_interval_is_that_of_students_t(count: int) -> None:
-    values = np.random.default_rng(count).normal(0.3, 2.0, count)
-    expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
-    assert interval(values) == pytest.approx((values.mean(), expected.low, expected.high), rel=1e-10)
-
-
-def test_the_interval_of_two_values_by_hand() -> None:
-    # The quantile of t with one degree of freedom is tan(pi (p - 1/2)); the standard error of 1 and 3 is 1.
-    half = np.tan(np.pi * (0.975 - 0.5))
-    assert interval(np.array([1.0, 3.0])) == pytest.approx((2.0, 2.0 - half, 2.0 + half))
-
-
-@pytest.mark.parametrize("count", [2, 3, 6])
-def test_the_interval_covers_the_truth_in_95_percent_of_cases(count: int) -> None:
-    draws, truth = 3000, 0.7
-    samples = np.random.default_rng(7).normal(truth, 0.4, (draws, count))
-    intervals = np.array([interval(values) for values in samples])
-    covered = np.mean((intervals[:, 1] <= truth) & (truth <= intervals[:, 2]))
-    # 4.5 standard errors of a frequency, exceeded with probability 7e-6.
-    assert abs(covered - 0.95) <= 4.5 * np.sqrt(0.95 * 0.05 / draws)
 
 
 def test_a_single_seed_counts_as_it_is() -> None:
@@ -154,7 +130,7 @@ GOOD, BAD, WILD = (0.90, 0.91, 0.92), (0.80, 0.81, 0.82), (0.95, 0.70, 0.90)
 """Accuracies of three seeds; the last are all over the place."""
 
 
-def findings(judge: Judge, tables: dict[str, Table], panel: str = "digits") -> list[str]:
+def findings(judge: Judge, tables: dict[str, pd.DataFrame], panel: str = "digits") -> list[str]:
     return [item.finding for item in judge(tables, panel)]
 
 
@@ -211,7 +187,7 @@ def test_places_are_in_order_whatever_the_order_of_the_rows() -> None:
 
 def test_panels_are_judged_apart() -> None:
     one, other = points({("a", 1.0): GOOD, ("b", 1.0): BAD}), points({("a", 1.0): BAD, ("b", 1.0): GOOD}, "mnist")
-    tables = {"points": Table([*one["points"], *other["points"]])}
+    tables = {"points": pd.concat([one["points"], other["points"]])}
     assert findings(higher("a", "b"), tables) == ["holds"]
     assert findings(higher("a", "b"), tables, "mnist") == ["fails"]
     assert list(accuracies(tables, "mnist", "a", 1.0)) == list(BAD)

@@ -4,6 +4,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -11,7 +12,7 @@ from matplotlib.lines import Line2D
 from codedfl.paper import FIGURES, Scope
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._reproduce import to_svg
-from codedfl.paper._tables import Row, Table, summary_table
+from codedfl.paper._tables import summary_table
 from codedfl.plotting._canvas import to_png
 from tests.paper.made_up import made_up, points
 
@@ -102,8 +103,8 @@ def test_points_are_connected_from_left_to_right_with_their_means() -> None:
 
 
 def test_a_line_without_any_rise_can_be_drawn() -> None:
-    row: Row = {"panel": "mnist", "series": "SCFL", "x": 0.3, "mean": 0.9, "low": 0.9, "high": 0.9}
-    figure = line_figure(Axis("share", percent=True))({"summary": Table([row])})
+    row = {"panel": "mnist", "series": "SCFL", "x": 0.3, "mean": 0.9, "low": 0.9, "high": 0.9}
+    figure = line_figure(Axis("share", percent=True))({"summary": pd.DataFrame([row])})
     to_png(figure)
     (axes,) = figure.axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["30%"]

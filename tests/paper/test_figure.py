@@ -11,12 +11,15 @@ from codedfl.paper._claims import Verdict
 from codedfl.paper._executor import require_data
 from codedfl.paper._fig_incentive import HALF
 from codedfl.paper._fig_tau import GOOD
+from codedfl.paper._figure import points_table, steps_table
 from codedfl.paper._overhead import OVERHEAD, runs
 from codedfl.paper._runs import Run
 from codedfl.paper._setups import CIFAR10, MNIST
 from codedfl.paper._table_lambda import TABLE_LAMBDA, lambda_rows
 from codedfl.paper._table_schemes import PRINTED, TABLE_SCHEMES
-from tests.paper.made_up import World, made_up, record
+from codedfl.paper._tables import where
+from codedfl.training import StepSizeChoice, Trial
+from tests.paper.made_up import World, made_up, record, small_run
 
 QUICK, FULL = Scope(quick=True), Scope()
 SCOPES = pytest.mark.parametrize("scope", [QUICK, FULL], ids=["quick", "full"])
@@ -184,7 +187,7 @@ def test_the_sensitivities_follow_the_quirk(quirk: str) -> None:
     asked = [run.config.incentive for run in FIGURES["fig-incentive"].runs(scope)]
     assert {own.sensitivity for own in asked if own.mechanism != "none"} == {quirk}
     menu = made_up(FIGURES["fig-incentive"], scope, incentive).tables["menu"]
-    (own,) = menu.where(device=20, item=1)
+    (own,) = where(menu, device=20, item=1).to_dict("records")
     # utility = reward - mu * epsilon, with mu = 1 + 0.02 * 20 or 1 + 0.02 * 19
     sensitivity = (float(own["reward"]) - float(own["utility"])) / float(own["budget"])
     assert sensitivity == pytest.approx(1.4 if quirk == "printed" else 1.38)
@@ -223,11 +226,11 @@ def test_the_code_agrees_with_table_1() -> None:
     (judgement,) = done.judgements
     assert judgement.verdict == "confirmed"
     assert judgement.findings == "10/0/0"
-    code = {(row["scheme"], row["property"]): row["code"] for row in done.tables["points"]}
+    code = {(row["scheme"], row["property"]): row["code"] for row in done.tables["points"].to_dict("records")}
     assert {scheme for (scheme, what), value in code.items() if what == "noise" and value} == {"dp-cfl", "scfl"}
     assert {scheme for (scheme, what), value in code.items() if what == "periodical" and value} == {"scfl"}
     assert {scheme for (scheme, what), value in code.items() if what == "mini_batch" and value} == {"codedfedl", "scfl"}
-    assert len(done.tables["schemes"].rows) == 6
+    assert len(done.tables["schemes"]) == 6
 
 
 def test_a_scheme_that_differs_from_table_1_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,21 +250,23 @@ def overhead_outcomes(scope: Scope, rounds: int) -> Outcomes:
 def test_the_coded_upload_costs_what_the_formula_says() -> None:
     points = OVERHEAD.tables(FULL, overhead_outcomes(FULL, 2000))["points"]
     for setup, mib in ((MNIST, 76.29), (CIFAR10, 156.25)):
-        (row,) = points.where(panel=setup.name, what="coded features of one device")
+        (row,) = where(points, panel=setup.name, what="coded features of one device").to_dict("records")
         assert row["mib"] == pytest.approx(mib, abs=0.005)
         assert row["bytes"] == 4 * 10_000 * (2000 if setup is MNIST else 4096)
         assert float(row["mb"]) == pytest.approx(float(row["bytes"]) / 1e6)
-        (labels,) = points.where(panel=setup.name, what="coded labels of one device")
+        (labels,) = where(points, panel=setup.name, what="coded labels of one device").to_dict("records")
         assert labels["bytes"] == 4 * 10_000 * 10
 
 
 def test_updates_cost_what_the_rounds_cost() -> None:
     points = OVERHEAD.tables(FULL, overhead_outcomes(FULL, 1333))["points"]
-    (updates,) = points.where(panel="cifar10", what="updates of one device that always arrives")
+    (updates,) = where(points, panel="cifar10", what="updates of one device that always arrives").to_dict("records")
     assert updates["bytes"] == 4 * 4096 * 10 * 1333
     assert int(float(updates["mib"])) == 208, "as printed"
-    (charged,) = points.where(panel="cifar10", what="updates of all devices that arrived, as charged")
-    (coded,) = points.where(panel="cifar10", what="coded upload of all devices, as charged")
+    (charged,) = where(points, panel="cifar10", what="updates of all devices that arrived, as charged").to_dict(
+        "records"
+    )
+    (coded,) = where(points, panel="cifar10", what="coded upload of all devices, as charged").to_dict("records")
     assert (coded["bytes"], charged["bytes"]) == (1e6, 2e6)
 
 
@@ -272,9 +277,9 @@ def test_overhead_is_not_judged_where_nothing_is_printed() -> None:
 def test_a_direction_grows_by_the_step_times_its_eigenvalue_in_every_step() -> None:
     """Runs have eta = 0.5 / L, and the made-up limits L = 1000, an eigenvalue of -2 and 5000 steps."""
     points = made_up(FIGURES["limits"], QUICK, protection=-1.0).tables["points"]
-    assert set(points.column("e_foldings")) == {0.5 / 1000 * 5000 * 2}
-    assert set(points.column("limit_accuracy")) == {0.1}
-    assert not points.column("stable").any()
+    assert set(points["e_foldings"]) == {0.5 / 1000 * 5000 * 2}
+    assert set(points["limit_accuracy"]) == {0.1}
+    assert not points["stable"].any()
 
 
 def test_a_limit_that_does_not_exist_is_not_compared_with_the_optimum() -> None:
@@ -283,5 +288,36 @@ def test_a_limit_that_does_not_exist_is_not_compared_with_the_optimum() -> None:
         "with decreasing steps SCFL converges",
         "adding stronger noise degrades the learned model",
     }
-    assert done.tables["limits"].rows == []
+    assert done.tables["limits"].empty
     assert done.draw() is not None
+
+
+def outcomes() -> Outcomes:
+    whole, early = small_run("SCFL", 1.0), small_run("DP-CFL", 2.0)
+    early = type(early)(early.panel, early.series, early.x, early.config, read_at_s=25.0)
+    choice = StepSizeChoice(0.5, (Trial(0.25, 0.8, 1.0), Trial(0.5, 0.9, 0.5)))
+    return Outcomes(
+        (4, 7),
+        {whole: (record(0.9), record(0.8, status="diverged")), early: (record(0.6), record(0.4))},
+        {whole: choice, early: choice},
+    )
+
+
+def test_points_have_the_accuracy_at_the_time_that_counts() -> None:
+    first, diverged, early, other = points_table(outcomes()).to_dict("records")
+    assert (first["series"], first["x"], first["seed"], first["accuracy"]) == ("SCFL", 1.0, 4, 0.9)
+    assert (diverged["seed"], diverged["status"], diverged["accuracy"]) == (7, "diverged", 0.1)
+    assert (early["time_s"], other["time_s"], other["seed"]) == (20.0, 20.0, 7)
+    assert early["accuracy"] == pytest.approx(0.6 * 0.75)
+    assert other["accuracy"] == pytest.approx(0.4 * 0.75)
+    assert (first["time_s"], first["loss_gap"], first["step_size"], first["stragglers"]) == (40.0, 0.2, 0.5, 0.3)
+    assert first["last_accuracy"] == pytest.approx(0.89)
+    assert first["panel"] == "digits"
+
+
+def test_step_sizes_have_a_row_for_each_candidate() -> None:
+    rows = steps_table(outcomes()).to_dict("records")
+    assert [(row["series"], row["step_size"], row["chosen"]) for row in rows] == [
+        (series, scale, scale == 0.5) for series in ("SCFL", "DP-CFL") for scale in (0.25, 0.5)
+    ]
+    assert [row["validation_accuracy"] for row in rows] == [0.8, 0.9, 0.8, 0.9]

@@ -13,7 +13,7 @@ from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._report import report, verdicts_markdown
 from codedfl.paper._reproduce import all_verdicts
 from codedfl.paper._runs import Run
-from codedfl.paper._tables import Tables
+from codedfl.paper._tables import Tables, column
 from tests.paper.made_up import TWO_SEEDS, made_up, small_run
 from tests.support import folder_contents
 
@@ -79,8 +79,8 @@ def test_a_new_cache_and_an_old_one_give_the_same_files(done: Reproduction, cach
 def test_several_figures_get_their_own_runs_alone(cache: Cache) -> None:
     other = replace(SMALL, name="fig-other", runs=lambda scope: two_runs(scope)[1:], claims=())
     small, alone = reproduce([SMALL, other], TWO_SEEDS, Executor(cache, processes=1))
-    assert len(small.tables["points"].rows) == 4
-    assert list(alone.tables["points"]) == list(small.tables["points"])[2:]
+    assert len(small.tables["points"]) == 4
+    assert alone.tables["points"].to_dict("records") == small.tables["points"].to_dict("records")[2:]
     assert (small.figure, alone.figure) == (SMALL, other)
 
 
@@ -109,8 +109,8 @@ def test_a_table_has_no_picture(tmp_path: Path) -> None:
 
 def test_what_is_measured_reaches_the_tables() -> None:
     tables = made_up(FIGURES["attack"], Scope(quick=True, seeds=(0, 1))).tables
-    assert len(tables["points"].rows) == 2 * 2 * 5
-    assert tables["summary"].column("mean", attack="oracle", series="with noise", x=0.5) == pytest.approx([0.7005])
+    assert len(tables["points"]) == 2 * 2 * 5
+    assert column(tables["summary"], "mean", attack="oracle", series="with noise", x=0.5) == pytest.approx([0.7005])
 
 
 def judgement(*evidence: Evidence, claim: str = "a claim") -> Judgement:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+from matplotlib.figure import Figure as MplFigure
+
 from codedfl.experiment import Config, Experiment
 from codedfl.paper._claims import Claim, Evidence, above
-from codedfl.paper._drawing import draw_attack
+from codedfl.paper._drawing import HEIGHT, PANEL_WIDTH, Axis, draw_lines, finish, row_of_panels
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
 from codedfl.paper._jobs import measurement
 from codedfl.paper._setups import MNIST, Scope
-from codedfl.paper._tables import Row, Table, Tables, summary_table
+from codedfl.paper._tables import Row, Tables, column, summary_table, where
+from codedfl.plotting._canvas import new_figure
 from codedfl.privacy import attack_error
 
 ATTACKS = ("feasible", "oracle")
@@ -53,24 +57,40 @@ def configs(scope: Scope) -> Sequence[Config]:
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
     """Return the errors of each attack, and their means."""
-    points = Table(outcomes.measured)
-    summaries = []
-    for attack in (*ATTACKS, "baseline", "oracle_control", "feasible_control"):
-        summaries += [{"attack": attack, **row} for row in summary_table(points, attack)]
-    return {"points": points, "summary": Table(summaries)}
+    points = pd.DataFrame(outcomes.measured)
+    errors = (*ATTACKS, "baseline", "oracle_control", "feasible_control")
+    summaries = pd.concat([summary_table(points, error) for error in errors], keys=errors, names=["attack"])
+    return {"points": points, "summary": summaries.reset_index("attack")}
 
 
 def _noise_protects(tables: Tables, panel: str) -> list[Evidence]:
-    points = tables["points"].where(panel=panel)
+    points = where(tables["points"], panel=panel)
     return [
         above(
             f"{attack} attack, {ratio:.0%} known: error {WITH_NOISE} over {WITHOUT_NOISE}",
-            points.column(attack, series=WITH_NOISE, x=ratio),
-            points.column(attack, series=WITHOUT_NOISE, x=ratio),
+            column(points, attack, series=WITH_NOISE, x=ratio),
+            column(points, attack, series=WITHOUT_NOISE, x=ratio),
         )
         for attack in ATTACKS
         for ratio in KNOWN_RATIOS
     ]
+
+
+def draw_attack(tables: Tables) -> MplFigure:
+    """Draw reconstruction errors, a panel for each attack; what a guess of the mean achieves is dashed."""
+    summary = tables["summary"]
+    figure = new_figure(PANEL_WIDTH * 2 + 0.4, HEIGHT)
+    titles = {"feasible": "an attack that can be carried out", "oracle": "rotated by an oracle: the most that leaks"}
+    for axes, (attack, title) in zip(row_of_panels(figure, 2), titles.items(), strict=True):
+        axis = Axis("share of samples that the attacker knows", percent=True)
+        draw_lines(axes, where(summary, attack=attack), axis, markers=True, title="relative reconstruction error")
+        for name, style, label in (("baseline", "--", "mean of the known"), (f"{attack}_control", ":", "control")):
+            own = where(summary, attack=name, series=WITHOUT_NOISE)
+            axes.plot(own["x"], own["mean"], style, color="#333333", linewidth=1, label=label)
+        axes.set_ylim(0, 1.15)
+        axes.set_title(title, loc="left", fontsize=11)
+        finish(axes)
+    return figure
 
 
 ATTACK = Figure(

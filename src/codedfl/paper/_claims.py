@@ -13,13 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
-from scipy import stats
-
-from codedfl.paper._tables import Tables
+from codedfl.paper._tables import Tables, column, interval, where
 from codedfl.typing import FloatArray
-
-CONFIDENCE = 0.95
 
 NOISE = 0.002
 """A step that loses less than this is no fall: two standard errors of an accuracy of 95% on 10,000 test samples are 0.4%."""
@@ -84,20 +79,6 @@ def verdict_of(evidence: Sequence[Evidence]) -> Verdict:
     return "confirmed" if all(holding) and holding else "partly" if any(holding) else "not confirmed"
 
 
-def interval(values: FloatArray) -> tuple[float, float, float]:
-    """Return the mean and its 95% interval; of a single value, the value.
-
-    Example:
-        >>> [round(x, 3) for x in interval(np.array([1.0, 2.0, 3.0]))]
-        [2.0, -0.484, 4.484]
-    """
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return mean, mean, mean
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-    return mean, mean - half, mean + half
-
-
 def above(what: str, one: FloatArray, other: FloatArray, *, least: float = 0.0) -> Evidence:
     """Compare: the one is above the other by more than ``least``."""
     return Evidence(what, *interval(one - other), least)
@@ -120,13 +101,13 @@ def exactly(what: str, holds: bool) -> Evidence:
 
 def accuracies(tables: Tables, panel: str, series: str, x: float) -> FloatArray:
     """Return the accuracy of one point for each seed."""
-    return tables["points"].column("accuracy", panel=panel, series=series, x=x)
+    return column(tables["points"], "accuracy", panel=panel, series=series, x=x)
 
 
 def places(tables: Tables, panel: str, *series: str) -> list[float]:
     """Return where on the horizontal axis all of these lines have points, in order."""
-    found = [tables["points"].where(panel=panel, series=name).distinct("x") for name in series]
-    return sorted(float(x) for x in found[0] if all(x in other for other in found[1:]))
+    found = [set(where(tables["points"], panel=panel, series=name)["x"]) for name in series]
+    return sorted(map(float, set.intersection(*found)))
 
 
 def higher(one: str, *others: str, least: float = 0.0, among: Callable[[float], bool] = lambda _: True) -> Judge:
@@ -179,4 +160,4 @@ def rising(*lines: str, falling: bool = False) -> Judge:
 
 
 def _at(tables: Tables, panel: str, x: float) -> str:
-    return f" at {x:g}" if len(tables["points"].where(panel=panel).distinct("x")) > 1 else ""
+    return f" at {x:g}" if where(tables["points"], panel=panel)["x"].nunique() > 1 else ""

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from codedfl.experiment import Config
 from codedfl.paper._claims import Claim
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._jobs import Task
 from codedfl.paper._runs import Run
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Row, Tables, points_table, steps_table, summary_table
+from codedfl.paper._tables import Row, Tables, summary_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
@@ -26,6 +28,43 @@ def no_runs(scope: Scope) -> Sequence[Run]:  # noqa: ARG001
 def no_measurements(scope: Scope) -> Sequence[Config]:  # noqa: ARG001
     """Ask for nothing but training."""
     return ()
+
+
+def points_table(outcomes: Outcomes) -> pd.DataFrame:
+    """Return one row per run and seed, with its accuracy at the time that counts."""
+    return pd.DataFrame(
+        {
+            "panel": run.panel,
+            "series": run.series,
+            "x": run.x,
+            "seed": seed,
+            "accuracy": record.accuracy(run.read_at_s),
+            "last_accuracy": record.at(run.read_at_s).last_accuracy,
+            "loss_gap": record.at(run.read_at_s).gap,
+            "time_s": record.at(run.read_at_s).time_s,
+            "stragglers": record.stragglers,
+            "step_size": record.scale,
+            "status": record.status,
+        }
+        for run, records in outcomes.records.items()
+        for seed, record in zip(outcomes.seeds, records, strict=True)
+    )
+
+
+def steps_table(outcomes: Outcomes) -> pd.DataFrame:
+    """Return how the step size of each run was chosen, one row per candidate."""
+    return pd.DataFrame(
+        {
+            "panel": run.panel,
+            "series": run.series,
+            "x": run.x,
+            "step_size": trial.scale,
+            "validation_accuracy": trial.score,
+            "chosen": trial.scale == choice.scale,
+        }
+        for run, choice in outcomes.choices.items()
+        for trial in choice.trials
+    )
 
 
 def accuracy_tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MplFigure
+from matplotlib.ticker import PercentFormatter
+
 from codedfl.experiment import Config, Experiment
 from codedfl.experiment._run import rounds_of
 from codedfl.paper import _fig_coded_samples as fig_coded_samples
@@ -12,13 +17,25 @@ from codedfl.paper import _fig_incentive as fig_incentive
 from codedfl.paper import _fig_stragglers as fig_stragglers
 from codedfl.paper import _fig_tradeoff as fig_tradeoff
 from codedfl.paper._claims import Claim, Evidence, alike, exactly, places, rising
-from codedfl.paper._drawing import draw_limits
+from codedfl.paper._drawing import (
+    GUESSING,
+    HEIGHT,
+    MARKERS,
+    OTHER_COLOURS,
+    PANEL_WIDTH,
+    Axis,
+    accuracy_range,
+    colour_of,
+    draw_lines,
+    finish,
+)
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Figure
+from codedfl.paper._figure import Figure, points_table
 from codedfl.paper._jobs import measurement
 from codedfl.paper._runs import Run
 from codedfl.paper._setups import MNIST, Scope
-from codedfl.paper._tables import Row, Table, Tables, points_table, summary_table
+from codedfl.paper._tables import Row, Tables, column, summary_table, where
+from codedfl.plotting._canvas import new_figure
 from codedfl.schemes import make_scheme
 from codedfl.theory import LimitPoint, arrival_limit_point, coded_limit_point, limit_point
 from codedfl.training import Evaluator, PreparedScheme
@@ -104,34 +121,26 @@ MEASUREMENT = measurement("limits", "solving for limits", measure_limit, unit=1.
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
     """Return measured accuracy and that of the limit, and by how much the worst direction grows in the time of the run."""
-    points = Table(
-        [_with_limit(row, limit) for row, limit in zip(points_table(outcomes), outcomes.measured, strict=True)]
+    limit = pd.DataFrame(outcomes.measured)
+    points, least = points_table(outcomes), limit["least_eigenvalue"]
+    # To first order a direction with eigenvalue v changes by exp(-eta v) in a step. A model that runs away from the limit point
+    # counts as guessing, like a run that diverges.
+    eta = points["step_size"] / limit["smoothness"]
+    points = points.assign(
+        stable=least > 0,
+        limit_accuracy=limit["limit_accuracy"].where(least > 0, limit["guessing"]),
+        excess_loss=limit["excess_loss"],
+        least_eigenvalue=least,
+        e_foldings=-eta * limit["steps"] * least,
     )
-    limits = summary_table(points.where(stable=True), "limit_accuracy")
+    limits = summary_table(where(points, stable=True), "limit_accuracy")
     return {"points": points, "summary": summary_table(points), "limits": limits}
 
 
-def _with_limit(row: Row, limit: Row) -> Row:
-    """Join a run and its limit. To first order, a direction with eigenvalue v changes by exp(-eta v) in a step.
-
-    A model that runs away from the point counts as guessing, as it does when a run diverges.
-    """
-    least = float(limit["least_eigenvalue"])
-    eta = float(row["step_size"]) / float(limit["smoothness"])
-    return {
-        **row,
-        "stable": least > 0,
-        "limit_accuracy": limit["limit_accuracy"] if least > 0 else limit["guessing"],
-        "excess_loss": limit["excess_loss"],
-        "least_eigenvalue": least,
-        "e_foldings": -eta * float(limit["steps"]) * least,
-    }
-
-
-def _of_scfl(tables: Tables, panel: str, column: str) -> dict[float, FloatArray]:
+def _of_scfl(tables: Tables, panel: str, name: str) -> dict[float, FloatArray]:
     """Return a column for each place on the horizontal axis, one value a seed."""
-    points = tables["points"].where(panel=panel, series="SCFL")
-    return {x: points.column(column, x=x) for x in places(tables, panel, "SCFL")}
+    points = where(tables["points"], panel=panel, series="SCFL")
+    return {x: column(points, name, x=x) for x in places(tables, panel, "SCFL")}
 
 
 def _converges(tables: Tables, panel: str) -> list[Evidence]:
@@ -151,8 +160,43 @@ def _to_the_optimum(tables: Tables, panel: str) -> list[Evidence]:
 
 
 def _noise_harms(tables: Tables, panel: str) -> list[Evidence]:
-    limits = [{**row, "accuracy": row["limit_accuracy"]} for row in tables["points"]]
-    return list(rising("SCFL")({"points": Table(limits)}, panel))
+    points = tables["points"]
+    return list(rising("SCFL")({"points": points.assign(accuracy=points["limit_accuracy"])}, panel))
+
+
+def draw_limits(tables: Tables) -> MplFigure:
+    """Draw measured accuracies, those of the limits dashed, and accuracy against how often the worst direction grew e-fold."""
+    axis_of = {
+        BUDGET: Axis("MI-DP budget of every device (bits)"),
+        STRAGGLERS: Axis("expected share of stragglers", percent=True),
+        CODED: Axis("coded samples of a device", logarithmic=True),
+    }
+    figure = new_figure(PANEL_WIDTH * 2 + 0.4, 2 * HEIGHT)
+    places = [figure.add_subplot(2, 2, place + 1) for place in range(4)]
+    for letter, axes, (panel, axis) in zip("abc", places, axis_of.items(), strict=False):
+        own, limits = (where(tables[name], panel=panel) for name in ("summary", "limits"))
+        draw_lines(axes, own, axis, markers=True)
+        for place, series in enumerate(limits["series"].unique()):
+            line = where(limits, series=series)
+            axes.plot(line["x"], line["mean"], "--", color=colour_of(series, place), linewidth=1)
+        means = [*own["mean"], *limits["mean"]]
+        axes.set_ylim(*accuracy_range([mean for mean in means if mean > GUESSING] or means))
+        axes.set_title(f"({letter}) {panel}; limits dashed", loc="left", fontsize=11)
+    _draw_growth(places[3], where(tables["points"], series="SCFL"))
+    return figure
+
+
+def _draw_growth(axes: Axes, points: pd.DataFrame) -> None:
+    """Draw accuracy against how often the worst direction grew e-fold, a point for each run."""
+    for colour, marker, panel in zip(OTHER_COLOURS, MARKERS, points["panel"].unique(), strict=False):
+        own = where(points, panel=panel)
+        axes.plot(own["e_foldings"], own["accuracy"], marker, color=colour, markersize=4.5, label=panel)
+    axes.axvline(0.0, color="#333333", linewidth=1, linestyle=":")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("e-foldings of the worst direction in the time of the run")
+    axes.set_ylabel("test accuracy of SCFL")
+    axes.set_title("(d) right of the dotted line there is no limit", loc="left", fontsize=11)
+    finish(axes)
 
 
 LIMITS = Figure(

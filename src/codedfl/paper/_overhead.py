@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Row, Table, Tables
+from codedfl.paper._tables import Row, Tables, where
 
 MIB = 2**20
 BYTES_OF_A_NUMBER = 4
@@ -53,12 +55,12 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:
                     "deadline_s": training.deadline_s,
                 }
             )
-    return {"points": Table(rows)}
+    return {"points": pd.DataFrame(rows)}
 
 
 def _agrees(what: str, place: int) -> Claim:
     def judge(tables: Tables, panel: str) -> list[Evidence]:
-        (row,) = tables["points"].where(panel=panel, what=what)
+        (row,) = where(tables["points"], panel=panel, what=what).to_dict("records")
         mib, printed = float(row["mib"]), float(row["printed_mb"])
         return [exactly(f"{what}: {mib:.1f} MiB, printed {printed:g} MB", int(mib) == int(printed))]
 

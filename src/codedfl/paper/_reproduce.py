@@ -16,7 +16,7 @@ from codedfl.paper._claims import Evidence, Finding, Verdict, verdict_of
 from codedfl.paper._executor import Executor
 from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Tables
+from codedfl.paper._tables import Tables, to_csv
 from codedfl.plotting._canvas import to_png
 
 
@@ -71,7 +71,7 @@ class Reproduction:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
-            write_atomically(folder / f"{name}.csv", table.to_csv())
+            write_atomically(folder / f"{name}.csv", to_csv(table))
         for name, to_file in (("figure.png", to_png), ("figure.svg", to_svg)):
             picture = self.draw()  # drawn anew for each file: rendering moves the layout a little
             if picture is not None:
@@ -119,7 +119,7 @@ def judge(figure: Figure, tables: Tables) -> Reproduction:
     """Decide all claims about a figure or table from its tables."""
     judgements = []
     for claim in figure.claims:
-        for panel in map(str, tables["points"].distinct("panel")):
+        for panel in tables["points"]["panel"].unique():
             evidence = claim.judge(tables, panel) if not claim.panels or panel in claim.panels else ()
             if evidence:
                 judgements.append(Judgement(claim.text, panel, verdict_of(evidence), evidence))

@@ -12,11 +12,11 @@ from codedfl.paper._setups import Setup, changed
 
 SERIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "SCFL": ("scfl", {}),
-    "SCFL (b=32)": ("scfl-fixed", {"options.scfl-fixed.batch": 32}),
-    "FedAvg": ("fedavg", {"coding.noise_variance": 0.0}),
+    "SCFL (b=32)": ("scfl-fixed", {"options__scfl-fixed__batch": 32}),
+    "FedAvg": ("fedavg", {"coding__noise_variance": 0.0}),
     "DP-CFL": ("dp-cfl", {}),
-    "CodedFedL": ("codedfedl", {"options.codedfedl.noise": True}),
-    "CodedFedL, no noise": ("codedfedl", {"options.codedfedl.noise": False, "coding.noise_variance": 0.0}),
+    "CodedFedL": ("codedfedl", {"options__codedfedl__noise": True}),
+    "CodedFedL, no noise": ("codedfedl", {"options__codedfedl__noise": False, "coding__noise_variance": 0.0}),
 }
 """The lines of the figures: a scheme and what belongs to it. What a scheme does not use has one value, so that it is run once."""
 
@@ -52,7 +52,7 @@ def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None
         ('fedavg',)
     """
     scheme, own = SERIES[series]
-    config = changed(setup.changed(**changes), {**own, "schemes": [scheme]})
+    config = setup.changed(**{**changes, **own, "schemes": [scheme]})
     return Run(setup.name, series, x, config, read_at_s)
 
 

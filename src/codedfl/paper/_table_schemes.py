@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Row, Table, Tables
+from codedfl.paper._tables import Row, Tables, where
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.schemes._table import COLUMNS, describe
 from codedfl.training import AllocatedGradient, Idle, Scheme
@@ -38,17 +40,23 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
     schemes = {name: make_scheme(name) for name in SCHEMES}
     composition: list[Row] = [dict(zip(COLUMNS, describe(scheme), strict=True)) for scheme in schemes.values()]
     compared: list[Row] = [
-        {"scheme": name, "property": what, "printed": value, "code": properties(schemes[name])[what]}
+        {
+            "panel": "schemes",
+            "scheme": name,
+            "property": what,
+            "printed": value,
+            "code": properties(schemes[name])[what],
+        }
         for name, printed in PRINTED.items()
         for what, value in printed.items()
     ]
-    return {"schemes": Table(composition), "points": Table([{"panel": "schemes", **row} for row in compared])}
+    return {"schemes": pd.DataFrame(composition), "points": pd.DataFrame(compared)}
 
 
 def _agrees(tables: Tables, panel: str) -> list[Evidence]:
     return [
         exactly(f"{row['scheme']}: {row['property']} is {row['printed']}", row["printed"] == row["code"])
-        for row in tables["points"].where(panel=panel)
+        for row in where(tables["points"], panel=panel).to_dict("records")
     ]
 
 
