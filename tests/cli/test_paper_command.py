@@ -148,11 +148,15 @@ def test_results_are_not_overwritten(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_spoilt_file_of_the_cache_is_refused_by_name(cli: Cli) -> None:
-    assert cli(*FIGURE, "--cache", "kept").code == 0
+def test_a_spoilt_file_of_the_cache_is_computed_again_with_a_note(cli: Cli) -> None:
+    assert cli(*FIGURE, "--cache", "kept", "--out", "first").code == 0
     spoilt = sorted(Path("kept").iterdir())[0]
     spoilt.write_bytes(spoilt.read_bytes()[:20])
-    cli(*FIGURE, "--cache", "kept").assert_refused(str(spoilt), "delete it")
+    again = cli(*FIGURE, "--cache", "kept", "--out", "here")
+    assert again.code == 0
+    assert f"{spoilt} is not JSON: computing it again." in again.err
+    assert json.loads(spoilt.read_text())["key"] == spoilt.stem
+    assert results("here") == results("first")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from codedfl.data import list_datasets
 from codedfl.errors import InputError
 from codedfl.experiment import Config
-from codedfl.paper._cache import Cache, content_key
+from codedfl.paper._cache import Cache, DamagedEntryError, content_key
 from codedfl.paper._jobs import TRAIN, TUNE, Job, Outcome, Task, execute, plan_jobs
 from codedfl.paper._runs import Record, Run, with_scale, with_seed
 from codedfl.paper._setups import Scope
@@ -66,6 +66,7 @@ class Executor:
         self.processes = processes
         self.progress = progress or Progress()
         self.total_cost = self.done_cost = 0.0
+        self._damaged: set[str] = set()
 
     def run(self, runs: Sequence[Run], scope: Scope) -> Outcomes:
         """Train all runs for all seeds, except those in the cache.
@@ -133,18 +134,25 @@ class Executor:
             self.progress.say(f"{task.title}: {len(missing)} of {len(wanted)} runs to do")
         for job, found in self._parallel(plan_jobs(task, missing)):
             for key, values in found.items():
-                self.cache.put(key, values)
                 known[key] = task.read(values)
+                self.cache.put(key, values)
             self.done_cost += job.cost
             self.progress.update(PROGRESS_TASK, self.done_cost, max(self.total_cost, self.done_cost), job.title)
         return [cast(Outcome, known[key]) for key in keys]
 
     def _cached(self, task: Task[Outcome], key: str) -> Outcome | None:
-        values = self.cache.get(key)
+        """Return an outcome from the cache, None if it is not there or is damaged."""
         try:
+            values = self.cache.get(key)
             return None if values is None else task.read(values)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise self.cache.refusal(key, f"{type(error).__name__}: {error}") from error
+        except DamagedEntryError as error:
+            problem = str(error)
+        except (KeyError, TypeError, ValueError) as error:
+            problem = f"{self.cache.path(key)} holds no outcome of this version ({error})"
+        if key not in self._damaged:
+            self._damaged.add(key)
+            self.progress.say(f"{problem}: computing it again.")
+        return None
 
     def _parallel(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, dict[str, Any]]]:
         """Yield jobs with their outcomes as they finish."""

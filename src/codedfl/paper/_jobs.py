@@ -5,6 +5,7 @@ A job turns plain values into plain values, so that any joblib backend can execu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
@@ -60,13 +61,24 @@ def _measure(measure: Callable[[Experiment], list[Row]], configs: Sequence[Confi
 
 
 def read_choice(values: Mapping[str, Any]) -> StepSizeChoice:
-    """Parse the outcome of tuning."""
-    return StepSizeChoice(values["scale"], tuple(Trial(**trial) for trial in values["trials"]))
+    """Parse and validate the outcome of tuning."""
+    choice = StepSizeChoice(values["scale"], tuple(Trial(**trial) for trial in values["trials"]))
+    if choice.scale not in {trial.scale for trial in choice.trials}:
+        raise ValueError(f"scale = {choice.scale} is not among the candidates")
+    if not all(trial.score <= 1 for trial in choice.trials):
+        raise ValueError("a score is not a number of at most 1")
+    return choice
 
 
 def read_rows(values: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Parse the outcome of a measurement."""
-    return [{**row, "panel": row["panel"]} for row in values]
+    """Parse and validate the outcome of a measurement."""
+    for row in values:
+        for name in ("panel", "seed"):
+            row[name]  # must be there
+        for name, value in row.items():
+            if isinstance(value, float) and (math.isnan(value) or (name.endswith("accuracy") and not 0 <= value <= 1)):
+                raise ValueError(f"{name} = {value}")
+    return list(values)
 
 
 def _dimension(config: Config) -> int:

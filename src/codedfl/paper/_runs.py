@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from codedfl.experiment import Comparison, Config
 from codedfl.paper._setups import Setup, changed
@@ -77,6 +80,9 @@ class Point:
     gap: float
 
 
+Ended = Literal["completed", "diverged"]
+
+
 @dataclass(frozen=True)
 class Record:
     """What is kept of a run.
@@ -96,16 +102,16 @@ class Record:
     """
 
     config: dict[str, Any]
-    status: str
+    status: Ended
     message: str
-    stragglers: float
+    stragglers: Annotated[float, Field(ge=0, le=1)]
     centralised: float
-    dimension: int
-    outputs: int
-    coded_bytes: float
-    training_bytes: float
+    dimension: Annotated[int, Field(ge=1)]
+    outputs: Annotated[int, Field(ge=1)]
+    coded_bytes: Annotated[float, Field(ge=0)]
+    training_bytes: Annotated[float, Field(ge=0)]
     wall_time_s: float
-    curve: tuple[Point, ...]
+    curve: Annotated[tuple[Point, ...], Field(min_length=1)]
 
     @property
     def scale(self) -> float:
@@ -129,7 +135,7 @@ class Record:
         reference = comparison.evaluator.reference
         return cls(
             config=comparison.config.model_dump(mode="json"),
-            status=result.status,
+            status=cast(Ended, result.status),
             message=result.message,
             stragglers=float(1 - result.prepared.device.arrivals.probability.mean()),
             centralised=reference.score if reference else math.nan,
@@ -150,8 +156,28 @@ class Record:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Record:
-        """Read what `as_dict` wrote."""
-        return cls(**{**values, "curve": tuple(Point(**point) for point in values["curve"])})
+        """Parse and validate what `as_dict` returned.
+
+        Raises:
+            ValueError: naming a field whose value cannot be.
+        """
+        try:
+            record = _validator().validate_python(values)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+        if not 0 < record.scale < math.inf:
+            raise ValueError(f"step size = {record.scale}")
+        for point in record.curve:
+            for accuracy in (point.accuracy, point.last_accuracy):
+                if not (0 <= accuracy <= 1 or (record.status == "diverged" and math.isnan(accuracy))):
+                    raise ValueError(f"accuracy = {accuracy} in round {point.round}")
+        return record
+
+
+@cache
+def _validator() -> TypeAdapter[Record]:
+    return TypeAdapter(Record)
 
 
 def with_seed(config: Config, seed: int) -> Config:
