@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import signal
 import sys
 import time
 from pathlib import Path
@@ -131,12 +132,19 @@ def _with_progress(work: Any, *, quiet: bool) -> Any:
     """Do the work with a display; Ctrl-C ends it, with everything that is finished kept."""
     from codedfl.cli.paper_progress import PaperProgress
 
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with PaperProgress(Console(stderr=True), verbose=not quiet) as progress:
             return work(progress)
     except KeyboardInterrupt:
         print("codedfl: stopped; the same command goes on from what is finished.", file=sys.stderr)
         raise typer.Exit(130) from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _about(scope: Scope, wall_time_s: float) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from joblib import Parallel, delayed
-
 from codedfl.data import list_datasets
 from codedfl.errors import InputError
 from codedfl.experiment import Config
@@ -17,6 +15,7 @@ from codedfl.paper._jobs import TRAIN, TUNE, Job, Outcome, Task, execute, plan_j
 from codedfl.paper._runs import Record, Run, with_scale, with_seed
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row
+from codedfl.paper._workers import call_in_parallel
 from codedfl.progress import Progress
 from codedfl.training import StepSizeChoice
 
@@ -159,9 +158,9 @@ class Executor:
         if not jobs:
             return
         self.cache.make()
-        parallel = Parallel(n_jobs=self.processes, return_as="generator_unordered", batch_size=1, pre_dispatch="all")
         by_key = {key: job for job in jobs for key in job.runs}
-        for found in parallel(delayed(execute)(job.task, job.plain_runs(), self.data_dir) for job in jobs):
+        calls = [(job.task, job.plain_runs(), self.data_dir) for job in jobs]
+        for found in call_in_parallel(execute, calls, self.processes):
             yield by_key[next(iter(found))], found
 
 

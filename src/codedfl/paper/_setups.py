@@ -154,7 +154,7 @@ class Scope:
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise InputError("--seeds = 0 must be 1 or more.")
+            raise InputError("seeds = () must have one seed or more.")
 
     @property
     def setups(self) -> tuple[Setup, ...]:
