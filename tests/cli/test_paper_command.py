@@ -83,7 +83,7 @@ def test_ctrl_c_keeps_what_is_finished(cli: Cli, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("codedfl.paper._executor.execute", interrupted)
     result = cli(*FIGURE, "--out", "here")
     assert result.code == 130
-    assert "goes on from what is finished" in result.err
+    assert "continues from the finished runs" in result.err
     assert "Traceback" not in result.err
     assert len(list(Path("runs/paper-cache").iterdir())) == 6
 

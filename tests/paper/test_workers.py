@@ -73,7 +73,7 @@ def test_a_signal_stops_the_command_and_its_workers(
     (os.killpg if to_group else os.kill)(process.pid, signal.Signals[number])
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130, err
-    assert "goes on from what is finished" in err
+    assert "continues from the finished runs" in err
     assert "Traceback" not in err
     assert wait_for(lambda: not members(process.pid), 10), members(process.pid)
     assert not (tmp_path / "out").exists()

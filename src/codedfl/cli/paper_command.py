@@ -24,22 +24,27 @@ CACHE = Path("runs") / "paper-cache"
 
 def paper(
     names: Annotated[
-        list[str], typer.Argument(help="Figures and tables by name; `list` shows them, `all` takes all of them.")
+        list[str], typer.Argument(help="Names of figures and tables; `list` shows them, `all` selects all.")
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="A reduced version on the embedded digits, in minutes.")
+        bool, typer.Option("--quick", help="Run a reduced version on the embedded digits, in minutes.")
     ] = False,
-    seeds: Annotated[int, typer.Option(help="Repetitions, with seeds 0, 1, ...")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of repetitions, with seeds 0, 1, ...")] = 3,
     quirk: Annotated[
-        list[str] | None, typer.Option(help="A version of the paper that contradicts another; `list` shows them.")
+        list[str] | None,
+        typer.Option(help="Alternative reading of the paper; `list` shows them."),
     ] = None,
     data_dir: DataDir = None,
-    cache: Annotated[Path, typer.Option(help="Folder in which finished runs are kept, to go on from.")] = CACHE,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in runs/")] = None,
-    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for one a core.")] = 0,
+    cache: Annotated[
+        Path, typer.Option(help="Folder that stores finished runs, so that later commands reuse them.")
+    ] = CACHE,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results.", show_default="a new folder in runs/")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Number of parallel processes; 0 for one per core.")] = 0,
     json_: Json = False,
 ) -> None:
-    """Reproduce figures and tables of the paper, and judge what it claims about them."""
+    """Reproduce figures and tables of the paper and judge its claims about them."""
     from codedfl.cli.paper_tables import verdicts_table
     from codedfl.cli.runs import results_folder
     from codedfl.files import write_atomically
@@ -129,7 +134,7 @@ def _check_processes(processes: int) -> None:
 
 
 def _with_progress(work: Any, *, quiet: bool) -> Any:
-    """Do the work with a display; Ctrl-C ends it, with everything that is finished kept."""
+    """Run the work with a progress display; Ctrl-C and SIGTERM stop it, with all finished runs in the cache."""
     from codedfl.cli.paper_progress import PaperProgress
 
     def stop(*_: object) -> None:
@@ -140,7 +145,7 @@ def _with_progress(work: Any, *, quiet: bool) -> Any:
         with PaperProgress(Console(stderr=True), verbose=not quiet) as progress:
             return work(progress)
     except KeyboardInterrupt:
-        print("codedfl: stopped; the same command goes on from what is finished.", file=sys.stderr)
+        print("codedfl: stopped; the same command continues from the finished runs.", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
         for number, handler in handlers.items():

@@ -1,4 +1,4 @@
-"""Figures, tables and verdicts of the paper on the terminal."""
+"""Terminal tables of the paper's figures, quirks and verdicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STYLES = {"confirmed": "green", "partly": "yellow", "not confirmed": "red"}
 
 
 def figures_table() -> Table:
-    """Return what can be reproduced."""
+    """Return a table of what can be reproduced."""
     table = new_table("figures and tables")
     for name in ("name", "in the paper", "what it shows"):
         table.add_column(name)
@@ -24,8 +24,8 @@ def figures_table() -> Table:
 
 
 def quirks_table() -> Table:
-    """Return where the paper contradicts itself."""
-    table = new_table("quirks: other versions of the paper")
+    """Return a table of alternative readings of the paper."""
+    table = new_table("quirks: alternative readings of the paper")
     for name in ("name", "what it does"):
         table.add_column(name)
     for name, text in QUIRKS.items():
@@ -34,7 +34,7 @@ def quirks_table() -> Table:
 
 
 def verdicts_table(done: Sequence[Reproduction]) -> Table:
-    """Return the verdict on every claim, figure by figure."""
+    """Return a table of the verdicts on all claims, by figure."""
     table = new_table(
         "claims of the paper", "h/f/o: comparisons that hold, fail or are open, by their 95% interval over seeds"
     )

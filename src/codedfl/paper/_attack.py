@@ -1,4 +1,4 @@
-"""Fig. 2: how well coded data can be reconstructed by someone who knows some of the samples, with and without noise."""
+"""Fig. 2: reconstruction of coded data by an attacker who knows some of the samples, with and without noise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITH_NOISE, WITHOUT_NOISE = "with noise", "no noise"
 
 
 def measure_attack(experiment: Experiment) -> list[Row]:
-    """Attack the coded data of the first device, knowing several shares of its samples; errors as in `AttackResult`."""
+    """Attack the coded data of the first device for several shares of known samples; errors as in `AttackResult`."""
     setting, config = experiment.setting, experiment.config
     features, noise = setting.rows(0).features, float(setting.code.noise_variance[0])
     rows: list[Row] = []
@@ -56,7 +56,7 @@ def configs(scope: Scope) -> Sequence[Config]:
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
-    """Return the errors of each attack, and their means."""
+    """Return the errors of each attack and their means."""
     points = pd.DataFrame(outcomes.measured)
     errors = (*ATTACKS, "baseline", "oracle_control", "feasible_control")
     summaries = pd.concat([summary_table(points, error) for error in errors], keys=errors, names=["attack"])
@@ -77,7 +77,7 @@ def _noise_protects(tables: Tables, panel: str) -> list[Evidence]:
 
 
 def draw_attack(tables: Tables) -> MplFigure:
-    """Draw reconstruction errors, a panel for each attack; what a guess of the mean achieves is dashed."""
+    """Draw reconstruction errors, one panel per attack; the error of guessing the mean is dashed."""
     summary = tables["summary"]
     figure = new_figure(PANEL_WIDTH * 2 + 0.4, HEIGHT)
     titles = {"feasible": "an attack that can be carried out", "oracle": "rotated by an oracle: the most that leaks"}

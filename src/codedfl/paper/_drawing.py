@@ -1,4 +1,4 @@
-"""Pictures of the figures, from their tables alone."""
+"""What the pictures of several figures share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHER_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00
 MARKERS = "osD^vP"
 PANEL_WIDTH, HEIGHT = 4.6, 3.7
 GUESSING = 0.2
-"""Accuracies up to this are not worth a scale that shows them beside others."""
+"""Accuracies up to this value are left out of the range of an axis that shows better ones."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Axis:
     """A horizontal axis.
 
     Args:
-        title: what is on it.
-        percent: whether it counts shares.
-        logarithmic: whether equal ratios are equal distances.
-        column: the column of the table that it shows.
+        title: its label.
+        percent: whether its values are shares.
+        logarithmic: whether its scale is logarithmic.
+        column: the column of the table on this axis.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Axis:
 
 
 def line_figure(axis: Axis) -> Callable[[Tables], MplFigure]:
-    """Return what draws mean accuracy with its 95% interval, a panel for each task and a line for each series."""
+    """Return a function that draws mean accuracy with its 95% interval, one panel per task and one line per series."""
 
     def draw(tables: Tables) -> MplFigure:
         summary = tables["summary"]
@@ -68,7 +68,7 @@ def line_figure(axis: Axis) -> Callable[[Tables], MplFigure]:
 
 
 def draw_lines(axes: Axes, table: pd.DataFrame, axis: Axis, *, markers: bool, title: str = "test accuracy") -> None:
-    """Draw the columns mean, low and high of a table, a line for each series."""
+    """Draw the columns mean, low and high of a table, one line per series."""
     for place, series in enumerate(table["series"].unique()):
         own = where(table, series=series)
         order = column(own, axis.column).argsort()
@@ -112,7 +112,7 @@ def colour_of(series: str, place: int) -> str:
 
 
 def accuracy_range(values: Sequence[float]) -> tuple[float, float]:
-    """Choose a range from the lowest mean to the highest, with a margin; intervals may leave it."""
+    """Return a range from the lowest mean to the highest, with a margin; intervals may exceed it."""
     low, high = min(values), max(values)
     margin = 0.06 * max(high - low, 0.01)
     return low - margin, high + margin

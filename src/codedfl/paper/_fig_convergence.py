@@ -1,4 +1,4 @@
-"""Fig. 3: test accuracy against training latency, on the paper's clock and with the coded upload charged."""
+"""Fig. 3: test accuracy against training latency, on the paper's clock and with the coded upload included."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from codedfl.plotting._canvas import new_figure
 from codedfl.typing import FloatArray
 
 SIMILAR = 0.01
-"""Accuracies that differ by less are called similar."""
+"""Accuracies that differ by less count as similar."""
 
 
 def runs(scope: Scope) -> Sequence[Run]:
@@ -29,7 +29,7 @@ def runs(scope: Scope) -> Sequence[Run]:
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:
-    """Return the accuracy at the end and along the way."""
+    """Return the final accuracy and the learning curves."""
     curves = pd.DataFrame(
         {
             "panel": run.panel,
@@ -50,7 +50,7 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:
 
 
 def _along(tables: Tables, panel: str, series: str) -> FloatArray:
-    """Return the accuracy averaged over the training time, for each seed."""
+    """Return the accuracy averaged over the training time, one value per seed."""
     own = where(tables["curves"], panel=panel, series=series)
     return np.array([np.mean(column(own, "accuracy", seed=seed)) for seed in own["seed"].unique()])
 
@@ -66,7 +66,7 @@ def _similar(tables: Tables, panel: str) -> list[Evidence]:
 
 
 def draw_curves(tables: Tables) -> MplFigure:
-    """Draw learning curves: a row for each clock, a column for each task."""
+    """Draw learning curves: one row per clock, one column per task."""
     table = tables["mean-curves"]
     panels = table["panel"].unique()
     clocks = (

@@ -1,4 +1,4 @@
-"""Fig. 8: the incentive mechanism. (a) every device's utility of every contract item; (b), (c) accuracy against reward."""
+"""Fig. 8: the incentive mechanism. (a) utility of every contract item for every device; (b), (c) accuracy against reward."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def runs(scope: Scope) -> Sequence[Run]:
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:
-    """Return accuracy by reward, and the utility of every item of the menu for every device."""
+    """Return accuracy by reward, and the utility of every contract item for every device."""
     printed = "printed-sensitivities" in scope.quirks
     devices = scope.only(CIFAR10).config.data.devices
     sensitivity = printed_sensitivities(devices) if printed else table_sensitivities(devices)

@@ -17,7 +17,7 @@ ON_DEVICES = ("SCFL", "FedAvg", "CodedFedL")
 
 
 def runs(scope: Scope) -> Sequence[Run]:
-    """Train at every ratio; DP-CFL trains without the devices, so one run is the same for all ratios."""
+    """Train at every ratio; DP-CFL trains without the devices, so one run serves all ratios."""
     wanted = []
     for setup in scope.setups:
         time = TRAINING_TIME_S[setup.name]

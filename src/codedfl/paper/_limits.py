@@ -1,4 +1,4 @@
-"""Remark 1: where training ends. Limit points in closed form, beside what the runs of Figs. 4, 6, 7 and 8 reach in their time."""
+"""Remark 1: where training ends. Limit points in closed form, next to what the runs of Figs. 4, 6, 7 and 8 reach in time."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from codedfl.typing import FloatArray
 
 BUDGET, STRAGGLERS, CODED, REWARD = "privacy budget", "stragglers", "coded samples", "total reward"
 CLOSE = 0.01
-"""An excess loss below this share of the optimum's loss counts as none."""
+"""An excess loss below this share of the optimum's loss counts as zero."""
 
 
 def runs(scope: Scope) -> Sequence[Run]:
-    """Take the runs of other figures whose scheme has a limit in closed form."""
+    """Return the runs of other figures whose scheme has a limit in closed form."""
     task = scope.only(MNIST).name
     few_stragglers = next(iter(fig_coded_samples.LINES.values()))
     return [
@@ -59,7 +59,7 @@ def runs(scope: Scope) -> Sequence[Run]:
 
 
 def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -> list[Run]:
-    """Take some lines of one panel of a figure, and name them by their schemes."""
+    """Return some series of one panel of a figure, named by their schemes."""
     return [
         replace(run, panel=panel, series=schemes[run.series])
         for run in own
@@ -68,7 +68,7 @@ def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -
 
 
 def configs(scope: Scope) -> Sequence[Config]:
-    """Solve for the limit of each of these runs."""
+    """Return the configurations of these runs."""
     return [run.config for run in runs(scope)]
 
 
@@ -96,7 +96,7 @@ LIMIT_POINTS: Mapping[str, Callable[[PreparedScheme], LimitPoint]] = {
 
 
 def measure_limit(experiment: Experiment) -> list[Row]:
-    """Solve for where a scheme ends with one local step, in one row; its loss is above the optimum's by a share of that."""
+    """Solve for the limit point of a scheme with one local step; ``excess_loss`` is relative to the loss of the optimum."""
     setting, config = experiment.setting, experiment.config
     (name,) = config.schemes
     prepared = make_scheme(name, config.options.get(name)).prepare(setting)
@@ -120,7 +120,7 @@ MEASUREMENT = measurement("limits", "solving for limits", measure_limit, unit=1.
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
-    """Return measured accuracy and that of the limit, and by how much the worst direction grows in the time of the run."""
+    """Return the accuracy of runs and of their limits, and how much the worst direction grows during the run."""
     limit = pd.DataFrame(outcomes.measured)
     points, least = points_table(outcomes), limit["least_eigenvalue"]
     # To first order a direction with eigenvalue v changes by exp(-eta v) in a step. A model that runs away from the limit point
@@ -138,7 +138,7 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
 
 
 def _of_scfl(tables: Tables, panel: str, name: str) -> dict[float, FloatArray]:
-    """Return a column for each place on the horizontal axis, one value a seed."""
+    """Return a column of SCFL's points by x, one value per seed."""
     points = where(tables["points"], panel=panel, series="SCFL")
     return {x: column(points, name, x=x) for x in places(tables, panel, "SCFL")}
 
@@ -165,7 +165,7 @@ def _noise_harms(tables: Tables, panel: str) -> list[Evidence]:
 
 
 def draw_limits(tables: Tables) -> MplFigure:
-    """Draw measured accuracies, those of the limits dashed, and accuracy against how often the worst direction grew e-fold."""
+    """Draw accuracies (limits dashed), and accuracy against the e-foldings of the worst direction."""
     axis_of = {
         BUDGET: Axis("MI-DP budget of every device (bits)"),
         STRAGGLERS: Axis("expected share of stragglers", percent=True),
@@ -187,7 +187,7 @@ def draw_limits(tables: Tables) -> MplFigure:
 
 
 def _draw_growth(axes: Axes, points: pd.DataFrame) -> None:
-    """Draw accuracy against how often the worst direction grew e-fold, a point for each run."""
+    """Draw accuracy against the e-foldings of the worst direction, one point per run."""
     for colour, marker, panel in zip(OTHER_COLOURS, MARKERS, points["panel"].unique(), strict=False):
         own = where(points, panel=panel)
         axes.plot(own["e_foldings"], own["accuracy"], marker, color=colour, markersize=4.5, label=panel)

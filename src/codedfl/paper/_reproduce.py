@@ -127,7 +127,7 @@ def judge(figure: Figure, tables: Tables) -> Reproduction:
 
 
 def all_verdicts(done: Sequence[Reproduction], about: Mapping[str, Any]) -> str:
-    """Return one JSON document with the verdicts of all figures and tables, and what they rest on."""
+    """Return one JSON document with the verdicts on all figures and tables, and how they were obtained."""
     verdicts = {each.figure.name: [judgement.as_dict() for judgement in each.judgements] for each in done}
     return json.dumps({"about": dict(about), "verdicts": verdicts}, indent=1) + "\n"
 

@@ -1,4 +1,4 @@
-"""Training runs as data: what a figure asks for, and what is kept of each run."""
+"""Training runs as data: the run that a figure asks for, and the record of its outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SERIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "CodedFedL": ("codedfedl", {"options__codedfedl__noise": True}),
     "CodedFedL, no noise": ("codedfedl", {"options__codedfedl__noise": False, "coding__noise_variance": 0.0}),
 }
-"""The lines of the figures: a scheme and what belongs to it. What a scheme does not use has one value, so that it is run once."""
+"""The series of the figures: a scheme and its parameters. Parameters that a scheme ignores are fixed, so that it is run once."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Run:
     """One point (or curve) of a figure.
 
     Args:
-        panel: the task, or another name for the panel.
-        series: the line it belongs to.
-        x: where on the horizontal axis.
-        config: the run; its seed is set for every repetition.
-        read_at_s: the simulated time at which the accuracy counts; None for the end.
+        panel: the task, or another name of the panel.
+        series: the line that the point belongs to.
+        x: its position on the horizontal axis.
+        config: the configuration; every repetition sets its own seed.
+        read_at_s: the simulated time at which accuracy is read; None for the end.
     """
 
     panel: str
@@ -47,7 +47,7 @@ class Run:
 
 
 def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None = None, **changes: Any) -> Run:
-    """Return the run of a line of a figure on a task, with some parameters changed.
+    """Return the run of a series on a task, with some parameters changed.
 
     Example:
         >>> from codedfl.paper._setups import DIGITS
@@ -66,10 +66,10 @@ class Point:
     Args:
         round: rounds completed.
         time_s: simulated training time.
-        charged_s: the same with encoding and coded upload charged.
+        charged_s: simulated time including encoding and coded upload.
         accuracy: test accuracy of the model that the scheme returns.
-        last_accuracy: that of the last iterate.
-        gap: training loss above the optimum, a sample.
+        last_accuracy: test accuracy of the last iterate.
+        gap: training loss above the optimum, per sample.
     """
 
     round: int
@@ -85,20 +85,20 @@ Ended = Literal["completed", "diverged"]
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of a run.
+    """The outcome of a run.
 
     Args:
         config: the configuration, with seed and step size.
         status: ``completed`` or ``diverged``.
-        message: what happened, when it did not complete.
+        message: what happened if it did not complete.
         stragglers: expected share of devices that miss a round.
         centralised: accuracy of the centralised optimum.
         dimension: features ``d``.
         outputs: number of classes ``o``.
         coded_bytes: coded upload of all devices.
-        training_bytes: received from all devices during training.
-        wall_time_s: real time of the run.
-        curve: evaluations along it.
+        training_bytes: uploads of all devices during training.
+        wall_time_s: wall-clock time of the run.
+        curve: its evaluations.
     """
 
     config: dict[str, Any]
@@ -123,13 +123,13 @@ class Record:
         return max((p for p in self.curve if time_s is None or p.time_s <= time_s + 1e-6), key=lambda p: p.round)
 
     def accuracy(self, time_s: float | None = None) -> float:
-        """Return the accuracy at a simulated time. A run that has diverged has a model that guesses."""
+        """Return the accuracy at a simulated time; a run that diverged counts as guessing."""
         value = self.at(time_s).accuracy
         return 1 / self.outputs if self.status == "diverged" or not math.isfinite(value) else value
 
     @classmethod
     def of(cls, comparison: Comparison) -> Record:
-        """Keep what matters of a comparison with one scheme."""
+        """Extract the record of a comparison with one scheme."""
         (result,) = comparison.results
         ledger = result.progress.ledger
         reference = comparison.evaluator.reference
@@ -151,7 +151,7 @@ class Record:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
     @classmethod

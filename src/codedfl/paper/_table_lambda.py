@@ -1,4 +1,4 @@
-"""Table lambda (Appendix): total reward and noise for values of lambda, with both mechanisms, beside the printed values."""
+"""Table lambda (appendix): total reward and noise by lambda for both mechanisms, next to the printed values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRINTED = (
 
 
 def lambda_rows() -> list[Row]:
-    """Compute the table with the sensitivities and the leader that its numbers were made with."""
+    """Compute the table with the sensitivities and the leader behind the printed numbers."""
     sensitivity = table_sensitivities(DEVICES)
     rows: list[Row] = []
     for reward, weight, noise, game_weight, game_noise in PRINTED:

@@ -1,4 +1,4 @@
-"""Table I: the schemes, read off their own definitions in the code."""
+"""Table I: properties of the schemes, derived from their definitions in the code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PRINTED = {
     "dp-cfl": {"noise": True},
     "scfl": {"noise": True, "mini_batch": True, "periodical": True},
 }
-"""What Table I says about the frameworks that can be read off the code. DP-CFL does no federated training, so its entries on that
-("N/A", and no mini-batches) are about how its authors train at the server."""
+"""The entries of Table I that the code can confirm. DP-CFL does no federated training, so its entries on that ("N/A", and no
+mini-batches) describe how its authors train at the server."""
 
 
 def properties(scheme: Scheme) -> dict[str, bool]:
-    """Return what Table I asks about a scheme."""
+    """Return the properties of a scheme that Table I lists."""
     found = {"noise": scheme.upload is not None and scheme.upload.noise}
     match scheme.device:
         case Idle():
@@ -36,7 +36,7 @@ def properties(scheme: Scheme) -> dict[str, bool]:
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
-    """Return the composition of every scheme, and what Table I prints beside what the code does."""
+    """Return the composition of every scheme, and the entries of Table I next to those of the code."""
     schemes = {name: make_scheme(name) for name in SCHEMES}
     composition: list[Row] = [dict(zip(COLUMNS, describe(scheme), strict=True)) for scheme in schemes.values()]
     compared: list[Row] = [
