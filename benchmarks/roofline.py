@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codedfl.plotting._canvas import new_figure, to_png
+from codedfl.plotting import new_figure, to_png
 
 FLOPS = 4 * 5 * 20 * 64 * 2000 * 10
 """Operations of a round of W1: two products, five steps, 20 devices, batches of 64, d = 2,000, o = 10."""

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from codedfl.cli.paper_progress import PaperProgress
-from codedfl.paper import ITEMS, QUIRKS
+from codedfl.paper import FIGURES, QUIRKS
 from codedfl.paper._fig_coded_samples import CODED_SAMPLES
 from codedfl.paper._fig_stragglers import TRAINING_TIME_S
 from codedfl.paper._setups import DIGITS, Setup
@@ -73,17 +73,17 @@ def test_a_figure_from_runs_to_files(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_ctrl_c_keeps_what_is_finished(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from codedfl.paper._jobs import carry_out
+    from codedfl.paper._jobs import Task, execute
 
-    def interrupted(kind: str, *rest: Any) -> Any:
-        if kind == "train":
+    def interrupted(task: Task[Any], *rest: Any) -> Any:
+        if task.name == "train":
             raise KeyboardInterrupt
-        return carry_out("tune", *rest)
+        return execute(task, *rest)
 
-    monkeypatch.setattr("codedfl.paper._executor.carry_out", interrupted)
+    monkeypatch.setattr("codedfl.paper._executor.execute", interrupted)
     result = cli(*FIGURE, "--out", "here")
     assert result.code == 130
-    assert "goes on from what is finished" in result.err
+    assert "continues from the finished runs" in result.err
     assert "Traceback" not in result.err
     assert len(list(Path("runs/paper-cache").iterdir())) == 6
 
@@ -111,14 +111,14 @@ def test_a_name_given_twice_is_one(cli: Cli) -> None:
 def test_the_list_has_every_name_and_quirk(cli: Cli) -> None:
     result = cli("paper", "list")
     assert result.code == 0
-    for name, item in ITEMS.items():
+    for name, figure in FIGURES.items():
         assert name in result.out
-        assert item.place.split()[-1] in result.out
+        assert figure.place.split()[-1] in result.out
     for name in QUIRKS:
         assert name in result.out
     assert max(len(line) for line in result.out.splitlines()) <= 80
     listed = json.loads(cli("paper", "list", "--json").out)
-    assert [item["name"] for item in listed["items"]] == list(ITEMS)
+    assert [item["name"] for item in listed["figures"]] == list(FIGURES)
     assert listed["quirks"] == dict(QUIRKS)
 
 
@@ -132,7 +132,7 @@ def test_the_list_has_every_name_and_quirk(cli: Cli) -> None:
         (("table-schemes", "--seeds", "1001"), ("--seeds = 1001",)),
         (("table-schemes", "--quirk", "model-server"), ("'model-server'", "Did you mean 'model-server-batch'?")),
         (("table-schemes", "--processes", "-1"), ("--processes = -1",)),
-        (("overhead", "--data-dir", "nowhere"), ("mnist is not in nowhere/mnist", "--quick")),
+        (("overhead", "--data-dir", "nowhere"), ("mnist is not in nowhere/mnist", "the quick version")),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(cli: Cli, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
@@ -148,11 +148,15 @@ def test_results_are_not_overwritten(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_a_spoilt_file_of_the_cache_is_refused_by_name(cli: Cli) -> None:
-    assert cli(*FIGURE, "--cache", "kept").code == 0
+def test_a_spoilt_file_of_the_cache_is_computed_again_with_a_note(cli: Cli) -> None:
+    assert cli(*FIGURE, "--cache", "kept", "--out", "first").code == 0
     spoilt = sorted(Path("kept").iterdir())[0]
     spoilt.write_bytes(spoilt.read_bytes()[:20])
-    cli(*FIGURE, "--cache", "kept").assert_refused(str(spoilt), "delete it")
+    again = cli(*FIGURE, "--cache", "kept", "--out", "here")
+    assert again.code == 0
+    assert f"{spoilt} is not JSON: computing it again." in again.err
+    assert json.loads(spoilt.read_text())["key"] == spoilt.stem
+    assert results("here") == results("first")
 
 
 @pytest.fixture
@@ -167,32 +171,25 @@ def test_progress_is_a_line_for_each_job_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], clock: list[float]
 ) -> None:
     with PaperProgress(Console(width=80)) as progress:
-        progress.on_outlook(10.0)
-        progress.on_plan("tune", 2.0, 3, 5)
+        progress.say("choosing step sizes: 2 of 5 runs to do")
         clock[0] = 60.0
-        progress.on_job("tune 2 on digits, seed 0", 2.0)
-        progress.on_plan("train", 8.0, 3, 5)
+        progress.update("paper", 2.0, 10.0, "tune 2 on digits, seed 0")
         clock[0] = 300.0
-        progress.on_job("train 2 on digits, seed 0", 8.0)
-        progress.on_outlook(4.0)
-        progress.on_plan("train", 4.0, 4, 5)
+        progress.update("paper", 10.0, 10.0, "train 2 on digits, seed 0")
         clock[0] = 360.0
-        progress.on_job("train 1 on digits, seed 1", 2.0)
+        progress.update("paper", 12.0, 14.0, "train 1 on digits, seed 1")
     assert capsys.readouterr().out.splitlines() == [
         "choosing step sizes: 2 of 5 runs to do",
         "tune 2 on digits, seed 0 done, 20% of all, 0:04:00 left",
-        "training: 2 of 5 runs to do",
         "train 2 on digits, seed 0 done, 100% of all, 0:00:00 left",
-        "training: 1 of 5 runs to do",
         "train 1 on digits, seed 1 done, 86% of all, 0:01:00 left",
     ]
 
 
 def test_quiet_progress_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with PaperProgress(Console(width=80), verbose=False) as progress:
-        progress.on_outlook(4.0)
-        progress.on_plan("tune", 4.0, 0, 5)
-        progress.on_job("tune 1 on digits, seed 0", 4.0)
+        progress.say("choosing step sizes: 5 of 5 runs to do")
+        progress.update("paper", 4.0, 4.0, "tune 1 on digits, seed 0")
     assert capsys.readouterr().out == ""
 
 
@@ -200,13 +197,12 @@ def test_a_terminal_gets_one_bar_for_the_whole(clock: list[float]) -> None:
     log = io.StringIO()
     console = Console(width=120, force_terminal=True, file=log)
     with PaperProgress(console) as progress:
-        progress.on_outlook(16.0)
-        for stage in ("tune", "train", "attack", "limits"):
-            progress.on_plan(stage, 4.0, 0, 5)
+        for stage in range(4):
+            progress.say(f"stage [{stage}]: 5 of 5 runs to do")
             clock[0] += 90.0
-            progress.on_job("a job [with brackets]", 4.0)
+            progress.update("paper", 4.0 * (stage + 1), 16.0, "a job [with brackets]")
             progress.progress.refresh()
-    words = ("choosing step sizes", "training", "attacking coded data", "solving for limits", "[with brackets]")
+    words = ("stage [0]", "stage [3]", "paper", "a job [with brackets]")
     for word in (*words, "25%", "50%", "75%", "100%", "0:04:30 left", "0:01:30 left", "0:00:00 left"):
         assert word in log.getvalue()
 
@@ -214,6 +210,5 @@ def test_a_terminal_gets_one_bar_for_the_whole(clock: list[float]) -> None:
 def test_where_all_is_known_there_is_no_bar() -> None:
     log = io.StringIO()
     with PaperProgress(Console(width=120, force_terminal=True, file=log)) as progress:
-        progress.on_outlook(0.0)
-        progress.on_plan("train", 0.0, 5, 5)
-    assert "training" not in log.getvalue()
+        progress.say("training: 0 of 5 runs to do")
+    assert "%" not in log.getvalue()

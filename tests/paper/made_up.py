@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 
 from codedfl.experiment import Config
-from codedfl.paper import Cache, Item, Means, Outcomes, Reproduction, Scope, reproduce
-from codedfl.paper._jobs import Kind
-from codedfl.paper._measures import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
+from codedfl.paper import Cache, Executor, Figure, Outcomes, Reproduction, Scope, reproduce
+from codedfl.paper._attack import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
+from codedfl.paper._jobs import Task
 from codedfl.paper._runs import Point, Record, Run, run_of
 from codedfl.paper._setups import DIGITS
-from codedfl.paper._tables import Row, Table
+from codedfl.paper._tables import Row
 from codedfl.training import StepSizeChoice, Trial
 
 SMALL: dict[str, Any] = {
@@ -69,32 +69,33 @@ def record(accuracy: float = 0.9, **changes: Any) -> Record:
     return Record(**{**values, **changes})
 
 
-def points(accuracy: Mapping[tuple[str, float], Iterable[float]], panel: str = "digits") -> dict[str, Table]:
+def points(accuracy: Mapping[tuple[str, float], Iterable[float]], panel: str = "digits") -> dict[str, pd.DataFrame]:
     """Return the table ``points`` with these accuracies of a line at a place, one a seed."""
     return {
-        "points": Table(
-            [
-                {"panel": panel, "series": series, "x": x, "seed": seed, "accuracy": value}
-                for (series, x), values in accuracy.items()
-                for seed, value in enumerate(values)
-            ]
+        "points": pd.DataFrame(
+            {"panel": panel, "series": series, "x": x, "seed": seed, "accuracy": value}
+            for (series, x), values in accuracy.items()
+            for seed, value in enumerate(values)
         )
     }
 
 
-@dataclass(frozen=True)
-class MadeUp(Means):
-    """Means that ask a world instead of training.
+class MadeUp(Executor):
+    """Asks a world instead of training.
 
     Args:
         world: the accuracy of every run; a little that differs between seeds is added.
         protection: how much larger the error of an attack is with noise; if it is not, there are no limits either.
     """
 
-    world: World = lambda _: 0.9
-    protection: float = 0.3
+    def __init__(self, world: World, protection: float) -> None:
+        super().__init__(Cache("never-used"))
+        self.world, self.protection = world, protection
 
-    def carry_out(self, runs: Sequence[Run], scope: Scope) -> Outcomes:
+    def expect(self, *_: object) -> float:
+        return 0.0
+
+    def run(self, runs: Sequence[Run], scope: Scope) -> Outcomes:
         choice = StepSizeChoice(0.5, (Trial(0.25, 0.8, 1.0), Trial(0.5, 0.9, 0.5), Trial(1.0, -math.inf, math.inf)))
         return Outcomes(
             scope.seeds,
@@ -102,8 +103,8 @@ class MadeUp(Means):
             dict.fromkeys(runs, choice),
         )
 
-    def measure(self, kind: Kind, configs: Sequence[Config], scope: Scope) -> list[Row]:
-        return self._limits(configs, scope) if kind == "limits" else self._errors(configs, scope)
+    def measure(self, task: Task[list[Row]], configs: Sequence[Config], scope: Scope) -> list[Row]:
+        return self._limits(configs, scope) if task.name == "limits" else self._errors(configs, scope)
 
     def _limits(self, configs: Sequence[Config], scope: Scope) -> list[Row]:
         """Return limits that are optimal and the better the less noise there is; points to run away from where noise helps."""
@@ -151,13 +152,13 @@ def _luck(run: Run, seed: int) -> float:
 
 
 @cache
-def _runs(item: Item, scope: Scope) -> Sequence[Run]:
-    """Return the runs of an item, stated once for all worlds."""
-    return item.runs(scope)
+def _runs(figure: Figure, scope: Scope) -> Sequence[Run]:
+    """Return the runs of a figure, stated once for all worlds."""
+    return figure.runs(scope)
 
 
-def made_up(item: Item, scope: Scope, world: World = lambda _: 0.9, *, protection: float = 0.3) -> Reproduction:
-    """Reproduce an item in a world."""
-    stated = replace(item, runs=lambda scope: _runs(item, scope))
-    (done,) = reproduce([stated], scope, MadeUp(Cache(Path("never-used")), world=world, protection=protection))
+def made_up(figure: Figure, scope: Scope, world: World = lambda _: 0.9, *, protection: float = 0.3) -> Reproduction:
+    """Reproduce a figure in a world."""
+    stated = replace(figure, runs=lambda scope: _runs(figure, scope))
+    (done,) = reproduce([stated], scope, MadeUp(world, protection))
     return done

@@ -3,39 +3,33 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import stats
 
-from codedfl.paper._claims import Evidence, Finding, Verdict, above, alike, exactly, interval, verdict_of
+from codedfl.paper._claims import (
+    NOISE,
+    Evidence,
+    Finding,
+    Judge,
+    Verdict,
+    above,
+    accuracies,
+    alike,
+    exactly,
+    higher,
+    lower,
+    places,
+    rising,
+    verdict_of,
+)
+from codedfl.paper._tables import interval
+from tests.paper.made_up import points
 
 HOLDS, FAILS, OPEN = (
     Evidence("yes", 0.02, 0.01, 0.03),
     Evidence("no", -0.02, -0.03, -0.01),
     Evidence("?", 0.0, -0.01, 0.01),
 )
-
-
-@pytest.mark.parametrize("count", [2, 3, 5, 30])
-def test_the_interval_is_that_of_students_t(count: int) -> None:
-    values = np.random.default_rng(count).normal(0.3, 2.0, count)
-    expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
-    assert interval(values) == pytest.approx((values.mean(), expected.low, expected.high), rel=1e-10)
-
-
-def test_the_interval_of_two_values_by_hand() -> None:
-    # The quantile of t with one degree of freedom is tan(pi (p - 1/2)); the standard error of 1 and 3 is 1.
-    half = np.tan(np.pi * (0.975 - 0.5))
-    assert interval(np.array([1.0, 3.0])) == pytest.approx((2.0, 2.0 - half, 2.0 + half))
-
-
-@pytest.mark.parametrize("count", [2, 3, 6])
-def test_the_interval_covers_the_truth_in_95_percent_of_cases(count: int) -> None:
-    draws, truth = 3000, 0.7
-    samples = np.random.default_rng(7).normal(truth, 0.4, (draws, count))
-    intervals = np.array([interval(values) for values in samples])
-    covered = np.mean((intervals[:, 1] <= truth) & (truth <= intervals[:, 2]))
-    # 4.5 standard errors of a frequency, exceeded with probability 7e-6.
-    assert abs(covered - 0.95) <= 4.5 * np.sqrt(0.95 * 0.05 / draws)
 
 
 def test_a_single_seed_counts_as_it_is() -> None:
@@ -130,3 +124,114 @@ def test_what_is_computed_holds_or_fails() -> None:
     assert yes.exact
     assert no.exact
     assert not above("measured", np.ones(2), np.zeros(2)).exact
+
+
+GOOD, BAD, WILD = (0.90, 0.91, 0.92), (0.80, 0.81, 0.82), (0.95, 0.70, 0.90)
+"""Accuracies of three seeds; the last are all over the place."""
+
+
+def findings(judge: Judge, tables: dict[str, pd.DataFrame], panel: str = "digits") -> list[str]:
+    return [item.finding for item in judge(tables, panel)]
+
+
+def line(series: str, *values: float) -> dict[tuple[str, float], tuple[float, ...]]:
+    """Return a line with points at 1, 2, ... whose seeds differ by a tenth of a thousandth."""
+    return {(series, float(x)): (y, y + 1e-4, y - 1e-4) for x, y in enumerate(values, 1)}
+
+
+def test_a_line_above_another_is_higher() -> None:
+    tables = points({("a", 1.0): GOOD, ("b", 1.0): BAD})
+    assert findings(higher("a", "b"), tables) == ["holds"]
+    assert findings(higher("b", "a"), tables) == ["fails"]
+    assert findings(lower("b", "a"), tables) == ["holds"]
+    assert findings(lower("a", "b"), tables) == ["fails"]
+
+
+def test_what_is_all_over_the_place_is_open() -> None:
+    tables = points({("a", 1.0): GOOD, ("wild", 1.0): WILD})
+    for judge in (higher("a", "wild"), lower("a", "wild"), higher("wild", "a")):
+        assert findings(judge, tables) == ["open"]
+
+
+def test_higher_compares_with_each_of_the_others_at_each_place() -> None:
+    tables = points({**line("a", 0.9, 0.8), **line("b", 0.8, 0.9), **line("c", 0.1, 0.1)})
+    assert findings(higher("a", "b", "c"), tables) == ["holds", "fails", "holds", "holds"]
+    assert [item.what for item in higher("a", "b")(tables, "digits")] == ["a over b at 1", "a over b at 2"]
+    assert findings(lower("c", "a", "b"), tables) == ["holds"] * 4
+
+
+def test_with_one_place_it_is_not_mentioned() -> None:
+    tables = points({("a", 0.0): GOOD, ("b", 0.0): BAD})
+    assert [item.what for item in higher("a", "b")(tables, "digits")] == ["a over b"]
+
+
+def test_higher_by_a_least_difference_where_it_counts() -> None:
+    tables = points({**line("a", 0.90, 0.90, 0.90), **line("b", 0.89, 0.85, 0.91)})
+    assert findings(higher("a", "b"), tables) == ["holds", "holds", "fails"]
+    assert findings(higher("a", "b", least=0.02), tables) == ["fails", "holds", "fails"]
+    assert findings(higher("a", "b", least=0.02, among=lambda x: x == 2), tables) == ["holds"]
+    assert findings(higher("a", "b", among=lambda x: x > 5), tables) == []
+
+
+def test_lines_are_compared_where_both_have_points() -> None:
+    tables = points({**line("a", 0.9, 0.9, 0.9), ("b", 2.0): BAD, ("b", 7.0): BAD})
+    assert places(tables, "digits", "a", "b") == [2.0]
+    assert places(tables, "digits", "b") == [2.0, 7.0]
+    assert findings(higher("a", "b"), tables) == ["holds"]
+
+
+def test_places_are_in_order_whatever_the_order_of_the_rows() -> None:
+    tables = points({("a", x): GOOD for x in (3.0, 1.0, 2.0)})
+    assert places(tables, "digits", "a") == [1.0, 2.0, 3.0]
+
+
+def test_panels_are_judged_apart() -> None:
+    one, other = points({("a", 1.0): GOOD, ("b", 1.0): BAD}), points({("a", 1.0): BAD, ("b", 1.0): GOOD}, "mnist")
+    tables = {"points": pd.concat([one["points"], other["points"]])}
+    assert findings(higher("a", "b"), tables) == ["holds"]
+    assert findings(higher("a", "b"), tables, "mnist") == ["fails"]
+    assert list(accuracies(tables, "mnist", "a", 1.0)) == list(BAD)
+
+
+def test_a_line_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(KeyError, match="nobody"):
+        accuracies(points({("a", 1.0): GOOD}), "digits", "nobody", 1.0)
+
+
+def test_a_rising_line_rises_and_does_not_fall() -> None:
+    up, down = points(line("a", 0.5, 0.6, 0.7)), points(line("a", 0.7, 0.6, 0.5))
+    assert findings(rising("a"), up) == ["holds"] * 3, "from first to last, and two steps"
+    assert findings(rising("a", falling=True), down) == ["holds"] * 3
+    assert findings(rising("a"), down) == ["fails"] * 3
+    assert findings(rising("a", falling=True), up) == ["fails"] * 3
+
+
+def test_a_line_with_a_step_the_other_way_does_not_rise_throughout() -> None:
+    tables = points(line("a", 0.5, 0.7, 0.6))
+    assert findings(rising("a"), tables) == ["holds", "holds", "fails"]
+    assert findings(rising("a", falling=True), tables) == ["fails", "holds", "fails"], "read from the right"
+
+
+def test_a_small_step_the_other_way_is_no_fall() -> None:
+    tables = points(line("a", 0.5, 0.6, 0.6 - NOISE / 4))
+    assert findings(rising("a"), tables) == ["holds", "holds", "holds"]
+    assert findings(rising("a"), points(line("a", 0.5, 0.6, 0.6 - 2 * NOISE))) == ["holds", "holds", "fails"]
+
+
+def test_two_points_are_compared_once() -> None:
+    assert findings(rising("a"), points(line("a", 0.5, 0.6))) == ["holds"]
+
+
+def test_a_level_line_neither_rises_nor_falls() -> None:
+    tables = points({("a", float(x)): GOOD for x in (1, 2, 3)})
+    assert findings(rising("a"), tables) == ["fails", "holds", "holds"]
+    assert findings(rising("a", falling=True), tables) == ["fails", "holds", "holds"]
+
+
+def test_several_lines_are_judged_one_after_the_other_and_may_be_open() -> None:
+    tables = points({**line("a", 0.5, 0.6), ("b", 1.0): GOOD, ("b", 2.0): WILD})
+    assert findings(rising("a", "b"), tables) == ["holds", "open"]
+    assert [item.what for item in rising("a", "b", falling=True)(tables, "digits")] == [
+        "a: at 1 over at 2",
+        "b: at 1 over at 2",
+    ]

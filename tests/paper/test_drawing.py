@@ -4,22 +4,23 @@ from typing import Literal
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from codedfl.paper import ITEMS, Scope
+from codedfl.paper import FIGURES, Scope
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._reproduce import to_svg
-from codedfl.paper._tables import Row, Table, summary_table
+from codedfl.paper._tables import summary_table
 from codedfl.plotting._canvas import to_png
 from tests.paper.made_up import made_up, points
 
-DRAWN = [name for name, item in ITEMS.items() if item.draw]
+DRAWN = [name for name, figure in FIGURES.items() if figure.draw]
 
 
 def drawn(name: str, scope: Scope) -> Figure:
-    figure = made_up(ITEMS[name], scope, lambda run: 0.7 + 0.01 * len(run.series)).figure()
+    figure = made_up(FIGURES[name], scope, lambda run: 0.7 + 0.01 * len(run.series)).draw()
     assert figure is not None
     return figure
 
@@ -34,7 +35,7 @@ def values(line: Line2D, axis: Literal["x", "y"]) -> list[float]:
 
 
 def test_every_figure_is_drawn_and_no_table() -> None:
-    assert set(ITEMS) - set(DRAWN) == {"table-lambda", "table-schemes", "overhead"}
+    assert set(FIGURES) - set(DRAWN) == {"table-lambda", "table-schemes", "overhead"}
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -61,14 +62,14 @@ def test_a_single_seed_can_be_drawn() -> None:
 
 
 def test_runs_that_only_guess_can_be_drawn_beside_their_limits() -> None:
-    figure = made_up(ITEMS["limits"], Scope(quick=True, seeds=(0, 1)), lambda _: 0.1, protection=-1.0).figure()
+    figure = made_up(FIGURES["limits"], Scope(quick=True, seeds=(0, 1)), lambda _: 0.1, protection=-1.0).draw()
     assert figure is not None
     low, high = figure.axes[0].get_ylim()
     assert low < 0.1 < high < 0.2
 
 
 def test_what_guesses_is_left_out_of_a_scale_that_others_need() -> None:
-    figure = made_up(ITEMS["limits"], Scope(quick=True), lambda run: 0.1 if run.x < 5 else 0.9).figure()
+    figure = made_up(FIGURES["limits"], Scope(quick=True), lambda run: 0.1 if run.x < 5 else 0.9).draw()
     assert figure is not None
     assert figure.axes[0].get_ylim()[0] > 0.8
 
@@ -102,8 +103,8 @@ def test_points_are_connected_from_left_to_right_with_their_means() -> None:
 
 
 def test_a_line_without_any_rise_can_be_drawn() -> None:
-    row: Row = {"panel": "mnist", "series": "SCFL", "x": 0.3, "mean": 0.9, "low": 0.9, "high": 0.9}
-    figure = line_figure(Axis("share", percent=True))({"summary": Table([row])})
+    row = {"panel": "mnist", "series": "SCFL", "x": 0.3, "mean": 0.9, "low": 0.9, "high": 0.9}
+    figure = line_figure(Axis("share", percent=True))({"summary": pd.DataFrame([row])})
     to_png(figure)
     (axes,) = figure.axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["30%"]

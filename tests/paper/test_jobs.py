@@ -10,10 +10,13 @@ import pytest
 
 import codedfl
 from codedfl.experiment import Config, build_experiment, family_key, tune
-from codedfl.paper import ITEMS, Scope
-from codedfl.paper._jobs import RUNS_A_JOB, Job, _data, carry_out, plan_jobs, read_choice
-from codedfl.paper._runs import Record, content_key, with_data_dir, with_scale, with_seed
-from codedfl.paper._setups import DIGITS
+from codedfl.paper import FIGURES, Scope
+from codedfl.paper import _attack as attack
+from codedfl.paper import _limits as limits
+from codedfl.paper._cache import content_key
+from codedfl.paper._jobs import RUNS_PER_JOB, TRAIN, TUNE, Job, _data, execute, plan_jobs, read_choice
+from codedfl.paper._runs import Record, with_scale, with_seed
+from codedfl.paper._setups import DIGITS, changed
 from codedfl.parallel import one_blas_thread
 from codedfl.schemes import make_scheme
 from tests.paper.made_up import small_run
@@ -28,7 +31,7 @@ def keyed(configs: list[Config], kind: str = "train") -> dict[str, Config]:
 
 def all_runs(scope: Scope) -> dict[str, Config]:
     """Return what all figures ask for, by key."""
-    runs = [run for item in ITEMS.values() for run in item.runs(scope)]
+    runs = [run for figure in FIGURES.values() for run in figure.runs(scope)]
     return keyed([with_seed(run.config, seed) for run in runs for seed in scope.seeds])
 
 
@@ -40,7 +43,7 @@ def small_configs() -> list[Config]:
 @pytest.fixture(scope="module", params=[True, False], ids=["quick", "full"])
 def planned(request: pytest.FixtureRequest) -> tuple[dict[str, Config], list[Job]]:
     runs = all_runs(Scope(quick=request.param, seeds=(0, 1)))
-    return runs, plan_jobs("train", runs)
+    return runs, plan_jobs(TRAIN, runs)
 
 
 Planned = tuple[dict[str, Config], list[Job]]
@@ -56,9 +59,9 @@ def test_a_plan_has_every_run_once(planned: Planned) -> None:
 def test_jobs_are_small_and_full_enough(planned: Planned) -> None:
     runs, jobs = planned
     sizes = [len(job.runs) for job in jobs]
-    assert 1 <= min(sizes) <= max(sizes) <= RUNS_A_JOB
+    assert 1 <= min(sizes) <= max(sizes) <= RUNS_PER_JOB
     families = [family_key(config) for config in runs.values()]
-    fewest = sum(-(-families.count(family) // RUNS_A_JOB) for family in set(families))
+    fewest = sum(-(-families.count(family) // RUNS_PER_JOB) for family in set(families))
     assert len(jobs) == fewest
 
 
@@ -86,29 +89,29 @@ def test_on_the_same_data_longer_jobs_come_first(planned: Planned) -> None:
 
 
 def test_nothing_is_planned_for_nothing() -> None:
-    assert plan_jobs("train", {}) == []
+    assert plan_jobs(TRAIN, {}) == []
 
 
 def test_a_job_that_tunes_costs_the_share_of_the_run_for_every_step_size() -> None:
     config = small_run(learning_rate__tuning_share=0.25, learning_rate__grid=(0.1, 0.2, 0.4)).config
-    train, search = (Job(kind, {"a": config, "b": config}) for kind in ("train", "tune"))
+    train, search = (Job(task, {"a": config, "b": config}) for task in (TRAIN, TUNE))
     assert search.cost == pytest.approx(0.75 * train.cost)
-    longer = Job("train", {"a": small_run(training__total_time_s=50.0).config})
+    longer = Job(TRAIN, {"a": small_run(training__total_time_s=50.0).config})
     assert longer.cost == pytest.approx(10 * train.cost / 2)
     assert train.title == "train 2 on digits, seed 0"
 
 
 def test_a_job_can_be_sent_as_json() -> None:
     configs = keyed(small_configs())
-    plain = Job("train", configs).plain_runs()
+    plain = Job(TRAIN, configs).plain_runs()
     assert json.loads(json.dumps(plain)) == plain
     assert list(plain) == list(configs)
 
 
 def train(configs: list[Config]) -> list[Record]:
-    """Carry a job out as another process would, with everything passed on as JSON."""
-    plain = json.loads(json.dumps(Job("train", keyed(configs)).plain_runs()))
-    found = json.loads(json.dumps(carry_out("train", plain, "")))
+    """Execute a job as another process would, with everything passed on as JSON."""
+    plain = json.loads(json.dumps(Job(TRAIN, keyed(configs)).plain_runs()))
+    found = json.loads(json.dumps(execute(TRAIN, plain, "")))
     assert list(found) == list(keyed(configs))
     return [Record.from_dict(values) for values in found.values()]
 
@@ -150,7 +153,7 @@ def test_a_diverging_run_is_recorded_as_such_and_leaves_the_others_alone() -> No
 
 def test_a_tuning_job_chooses_what_tune_chooses() -> None:
     configs = keyed(small_configs(), "tune")
-    found = json.loads(json.dumps(carry_out("tune", Job("tune", configs).plain_runs(), "")))
+    found = json.loads(json.dumps(execute(TUNE, Job(TUNE, configs).plain_runs(), "")))
     with one_blas_thread():
         expected = [choice for own in tune(list(configs.values())) for choice in own.values()]
     assert [read_choice(found[key]) for key in configs] == expected
@@ -161,22 +164,22 @@ def test_jobs_on_the_same_data_load_it_once() -> None:
     _data.cache_clear()
     for steps in (5, 2):
         config = with_scale(small_run(training__local_steps=steps).config, 0.5)
-        carry_out("train", Job("train", {"a": config}).plain_runs(), "")
+        execute(TRAIN, Job(TRAIN, {"a": config}).plain_runs(), "")
     assert (_data.cache_info().misses, _data.cache_info().hits) == (1, 1)
-    carry_out("train", Job("train", {"a": with_seed(config, 1)}).plain_runs(), "")
+    execute(TRAIN, Job(TRAIN, {"a": with_seed(config, 1)}).plain_runs(), "")
     assert _data.cache_info().misses == 2
 
 
 def test_a_job_looks_for_data_in_the_folder_given() -> None:
-    config = with_data_dir(DIGITS.changed(data__dataset="mnist", learning_rate__scale=0.5), "/not/this")
+    config = changed(DIGITS.changed(data__dataset="mnist", learning_rate__scale=0.5), {"data.data_dir": "/not/this"})
     with pytest.raises(codedfl.InputError, match="/nowhere/mnist"):
-        carry_out("train", Job("train", {"a": config}).plain_runs(), "/nowhere")
+        execute(TRAIN, Job(TRAIN, {"a": config}).plain_runs(), "/nowhere")
 
 
 def test_an_attack_is_measured_with_and_without_noise() -> None:
     changes: dict[str, Any] = {"data__devices": 6, "features__dimension": 30, "coding__coded_samples": 400}
     configs = {str(noise): DIGITS.changed(coding__noise_variance=noise, **changes) for noise in (0.0, 20.0)}
-    found = carry_out("attack", Job("attack", configs).plain_runs(), "")
+    found = execute(attack.MEASUREMENT, Job(attack.MEASUREMENT, configs).plain_runs(), "")
     assert [row["series"] for row in found["0.0"]] == ["no noise"] * 5
     assert [row["series"] for row in found["20.0"]] == ["with noise"] * 5
     assert [row["x"] for row in found["0.0"]] == [0.05, 0.25, 0.5, 0.75, 0.95]
@@ -191,7 +194,7 @@ def test_limits_are_measured_where_the_mean_update_vanishes() -> None:
     changes: dict[str, Any] = {"data__devices": 6, "features__dimension": 20, "coding__coded_samples": 400}
     for name in ("scfl", "dp-cfl", "fedavg"):
         config = DIGITS.changed(schemes=[name], **changes)
-        ((found,),) = carry_out("limits", Job("limits", {"a": config}).plain_runs(), "").values()
+        ((found,),) = execute(limits.MEASUREMENT, Job(limits.MEASUREMENT, {"a": config}).plain_runs(), "").values()
         setting = build_experiment(config).setting
         prepared = make_scheme(name).prepare(setting)
         p = prepared.device.arrivals.probability if name == "fedavg" else np.full(6, {"scfl": 0.5, "dp-cfl": 0.0}[name])

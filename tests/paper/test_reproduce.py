@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from codedfl.paper import ITEMS, Cache, Claim, Evidence, Item, Judgement, Means, Reproduction, Scope, reproduce
+from codedfl.paper import FIGURES, Cache, Claim, Evidence, Executor, Figure, Judgement, Reproduction, Scope, reproduce
+from codedfl.paper._claims import rising
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._judges import rising
 from codedfl.paper._report import report, verdicts_markdown
 from codedfl.paper._reproduce import all_verdicts
 from codedfl.paper._runs import Run
-from codedfl.paper._tables import Tables
+from codedfl.paper._tables import Tables, column
 from tests.paper.made_up import TWO_SEEDS, made_up, small_run
 from tests.support import folder_contents
 
@@ -24,7 +24,7 @@ def two_runs(_: Scope) -> list[Run]:
     return [small_run("SCFL", x, coding__noise_variance=noise) for x, noise in ((1.0, 50.0), (2.0, 0.1))]
 
 
-SMALL = Item(
+SMALL = Figure(
     name="fig-small",
     title="Two points",
     place="nowhere",
@@ -41,7 +41,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 
 @pytest.fixture(scope="module")
 def done(cache: Cache) -> Reproduction:
-    (found,) = reproduce([SMALL], TWO_SEEDS, Means(cache, processes=1))
+    (found,) = reproduce([SMALL], TWO_SEEDS, Executor(cache, processes=1))
     return found
 
 
@@ -70,47 +70,47 @@ def test_numbers_picture_and_verdicts_are_written(done: Reproduction, tmp_path: 
 def test_a_new_cache_and_an_old_one_give_the_same_files(done: Reproduction, cache: Cache, tmp_path: Path) -> None:
     done.write(tmp_path / "first")
     for name, own in (("new", Cache(tmp_path / "cache")), ("old", cache)):
-        (again,) = reproduce([SMALL], TWO_SEEDS, Means(own, processes=1))
+        (again,) = reproduce([SMALL], TWO_SEEDS, Executor(own, processes=1))
         again.write(tmp_path / name)
         assert folder_contents(tmp_path / name) == folder_contents(tmp_path / "first"), name
     assert set(folder_contents(tmp_path / "cache")) == set(folder_contents(cache.folder))
 
 
-def test_several_items_get_their_own_runs_alone(cache: Cache) -> None:
+def test_several_figures_get_their_own_runs_alone(cache: Cache) -> None:
     other = replace(SMALL, name="fig-other", runs=lambda scope: two_runs(scope)[1:], claims=())
-    small, alone = reproduce([SMALL, other], TWO_SEEDS, Means(cache, processes=1))
-    assert len(small.tables["points"].rows) == 4
-    assert list(alone.tables["points"]) == list(small.tables["points"])[2:]
-    assert (small.item, alone.item) == (SMALL, other)
+    small, alone = reproduce([SMALL, other], TWO_SEEDS, Executor(cache, processes=1))
+    assert len(small.tables["points"]) == 4
+    assert alone.tables["points"].to_dict("records") == small.tables["points"].to_dict("records")[2:]
+    assert (small.figure, alone.figure) == (SMALL, other)
 
 
 def test_a_claim_is_judged_on_its_panels_and_where_there_is_evidence() -> None:
     def silent(_: Tables, __: str) -> list[Evidence]:
         return []
 
-    item = replace(
-        ITEMS["fig-tradeoff"],
+    figure = replace(
+        FIGURES["fig-tradeoff"],
         claims=(
             Claim("everywhere", rising("SCFL")),
             Claim("on one task", rising("SCFL"), panels=("cifar10",)),
             Claim("nowhere", silent),
         ),
     )
-    judged = [(each.claim, each.panel) for each in made_up(item, Scope()).judgements]
+    judged = [(each.claim, each.panel) for each in made_up(figure, Scope()).judgements]
     assert judged == [("everywhere", "mnist"), ("everywhere", "cifar10"), ("on one task", "cifar10")]
 
 
 def test_a_table_has_no_picture(tmp_path: Path) -> None:
-    done = made_up(ITEMS["table-schemes"], Scope(quick=True))
-    assert done.figure() is None
+    done = made_up(FIGURES["table-schemes"], Scope(quick=True))
+    assert done.draw() is None
     done.write(tmp_path)
     assert set(folder_contents(tmp_path)) == {"points.csv", "schemes.csv", "verdicts.json"}
 
 
 def test_what_is_measured_reaches_the_tables() -> None:
-    tables = made_up(ITEMS["attack"], Scope(quick=True, seeds=(0, 1))).tables
-    assert len(tables["points"].rows) == 2 * 2 * 5
-    assert tables["summary"].column("mean", attack="oracle", series="with noise", x=0.5) == pytest.approx([0.7005])
+    tables = made_up(FIGURES["attack"], Scope(quick=True, seeds=(0, 1))).tables
+    assert len(tables["points"]) == 2 * 2 * 5
+    assert column(tables["summary"], "mean", attack="oracle", series="with noise", x=0.5) == pytest.approx([0.7005])
 
 
 def judgement(*evidence: Evidence, claim: str = "a claim") -> Judgement:
@@ -126,7 +126,7 @@ def test_findings_are_counted() -> None:
 
 
 def test_all_verdicts_are_one_document() -> None:
-    done = [made_up(ITEMS[name], Scope(quick=True)) for name in ("table-schemes", "table-lambda")]
+    done = [made_up(FIGURES[name], Scope(quick=True)) for name in ("table-schemes", "table-lambda")]
     document = json.loads(all_verdicts(done, {"seeds": [0]}))
     assert document["about"] == {"seeds": [0]}
     assert list(document["verdicts"]) == ["table-schemes", "table-lambda"]
@@ -135,7 +135,7 @@ def test_all_verdicts_are_one_document() -> None:
 
 
 def test_the_report_has_a_section_with_command_picture_and_verdicts_for_each() -> None:
-    done = [made_up(ITEMS[name], Scope(quick=True)) for name in ("fig-tau", "table-schemes")]
+    done = [made_up(FIGURES[name], Scope(quick=True)) for name in ("fig-tau", "table-schemes")]
     text = report(done, " --quick")
     assert text.count("\n## ") == 2
     assert "    codedfl paper fig-tau --quick\n" in text

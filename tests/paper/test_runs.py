@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from codedfl.experiment import Config
-from codedfl.paper._runs import SERIES, Point, Record, content_key, run_of, with_data_dir, with_scale, with_seed
+from codedfl.paper._cache import content_key
+from codedfl.paper._runs import SERIES, Point, Record, run_of, with_scale, with_seed
 from codedfl.paper._setups import DIGITS, MNIST
 from tests.paper.made_up import record
 
@@ -80,10 +81,10 @@ def test_a_line_is_one_scheme_with_its_options(series: str, scheme: str, options
 
 @pytest.mark.parametrize("way", leaves(run_of(DIGITS, "SCFL").config), ids=".".join)
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
-def test_the_content_key_depends_on_everything_but_where_the_data_lies(way: tuple[str, ...]) -> None:
+def test_the_content_key_depends_on_everything_that_enters_results(way: tuple[str, ...]) -> None:
     config = run_of(DIGITS, "SCFL").config
     same = content_key("train", with_other(config, way)) == content_key("train", config)
-    assert same == (way == ("data", "data_dir"))
+    assert same == (way in {("data", "data_dir"), ("training", "workers")})
 
 
 def test_the_content_key_depends_on_what_is_done() -> None:
@@ -94,18 +95,15 @@ def test_the_content_key_depends_on_what_is_done() -> None:
 
 def test_the_content_key_of_an_older_format_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     now = content_key("train", DIGITS.config)
-    monkeypatch.setattr("codedfl.paper._runs.FORMAT", 10_000)
+    monkeypatch.setattr("codedfl.paper._cache.FORMAT", 10_000)
     assert content_key("train", DIGITS.config) != now
 
 
-def test_seed_step_size_and_folder_of_a_configuration_are_set() -> None:
+def test_seed_and_step_size_of_a_configuration_are_set() -> None:
     config = DIGITS.config
     assert with_seed(config, 5).seed == 5
     assert with_scale(config, 0.3).learning_rate.scale == 0.3
-    assert with_data_dir(config, "/there").data.data_dir == "/there"
-    assert with_data_dir(with_scale(with_seed(config, config.seed), 0.3), "").learning_rate.grid == (
-        config.learning_rate.grid
-    )
+    assert with_scale(with_seed(config, config.seed), 0.3).learning_rate.grid == config.learning_rate.grid
 
 
 def test_runs_at_different_places_are_different() -> None:
@@ -116,8 +114,15 @@ def test_runs_at_different_places_are_different() -> None:
 
 @pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf, 1 / 3])
 def test_a_record_survives_json(strange: float) -> None:
-    point = Point(4, 40.0, 43.0, strange, strange, strange)
-    kept = record(0.9, centralised=strange, config=DIGITS.config.model_dump(mode="json"), curve=(point,))
+    accuracy = strange if math.isnan(strange) else 0.25
+    point = Point(4, 40.0, 43.0, accuracy, accuracy, strange)
+    kept = record(
+        0.9,
+        status="diverged",
+        centralised=strange,
+        config=with_scale(DIGITS.config, 0.5).model_dump(mode="json"),
+        curve=(point,),
+    )
     again = Record.from_dict(json.loads(json.dumps(kept.as_dict())))
     assert repr(again) == repr(kept)
     assert isinstance(again.curve[0], Point)

@@ -128,7 +128,7 @@ def test_no_quirk_changes_the_quick_version(quirk: Quirk) -> None:
 
 
 def test_without_seeds_there_is_nothing_to_do() -> None:
-    assert "--seeds = 0" in refusal_of(lambda: Scope(seeds=()))
+    assert "seeds = ()" in refusal_of(lambda: Scope(seeds=()))
 
 
 def test_a_change_changes_what_it_names_alone() -> None:

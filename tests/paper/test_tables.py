@@ -3,43 +3,33 @@ from __future__ import annotations
 import csv
 import io
 import math
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
-from codedfl.paper import Outcomes
-from codedfl.paper._claims import interval
-from codedfl.paper._tables import Row, Table, points_table, steps_table, summary_table
-from codedfl.training import StepSizeChoice, Trial
-from tests.paper.made_up import points, record, small_run
+from codedfl.paper._tables import column, interval, read_csv, summary_table, to_csv, where
+from tests.paper.made_up import points
 
-TABLE = Table([{"kind": "a", "x": 1, "y": 0.5}, {"kind": "b", "x": 2, "y": 0.25}, {"kind": "a", "x": 2, "y": 1.5}])
-
-
-def outcomes() -> Outcomes:
-    whole, early = small_run("SCFL", 1.0), small_run("DP-CFL", 2.0)
-    early = type(early)(early.panel, early.series, early.x, early.config, read_at_s=25.0)
-    choice = StepSizeChoice(0.5, (Trial(0.25, 0.8, 1.0), Trial(0.5, 0.9, 0.5)))
-    return Outcomes(
-        (4, 7),
-        {whole: (record(0.9), record(0.8, status="diverged")), early: (record(0.6), record(0.4))},
-        {whole: choice, early: choice},
-    )
+TABLE = pd.DataFrame(
+    [{"kind": "a", "x": 1, "y": 0.5}, {"kind": "b", "x": 2, "y": 0.25}, {"kind": "a", "x": 2, "y": 1.5}]
+)
 
 
-def test_rows_columns_and_values_can_be_asked_for() -> None:
-    assert [row["y"] for row in TABLE.where(kind="a")] == [0.5, 1.5]
-    assert [row["y"] for row in TABLE.where(kind="a", x=2)] == [1.5]
-    assert list(TABLE.column("y", x=2)) == [0.25, 1.5]
-    assert TABLE.column("x").dtype == float
-    assert TABLE.distinct("kind") == ["a", "b"]
-    assert list(TABLE.where(kind="c")) == []
+def test_rows_and_columns_can_be_asked_for() -> None:
+    assert list(where(TABLE, kind="a")["y"]) == [0.5, 1.5]
+    assert list(where(TABLE, kind="a", x=2)["y"]) == [1.5]
+    assert where(TABLE, kind="c").empty
+    assert list(column(TABLE, "y", x=2)) == [0.25, 1.5]
+    assert column(TABLE, "x").dtype == float
     with pytest.raises(KeyError, match="'kind': 'c'"):
-        TABLE.column("y", kind="c")
+        column(TABLE, "y", kind="c")
 
 
 def test_csv_has_a_header_and_a_line_for_each_row() -> None:
-    assert TABLE.to_csv() == "kind,x,y\na,1,0.5\nb,2,0.25\na,2,1.5\n"
+    assert to_csv(TABLE) == "kind,x,y\na,1,0.5\nb,2,0.25\na,2,1.5\n"
 
 
 @pytest.mark.parametrize(
@@ -61,42 +51,59 @@ def test_csv_has_a_header_and_a_line_for_each_row() -> None:
     ],
 )
 def test_csv_has_six_digits_of_floating_point_numbers_and_all_of_the_rest(value: float | str, text: str) -> None:
-    assert Table([{"value": value}]).to_csv() == f"value\n{text}\n"
+    assert to_csv(pd.DataFrame([{"value": value}])) == f"value\n{text}\n"
 
 
-def test_csv_can_be_read_back() -> None:
-    rows: list[Row] = [{"series": "CodedFedL, no noise", "x": 0.1}, {"series": "two\nlines", "x": 1e-9}]
-    read = list(csv.DictReader(io.StringIO(Table(rows).to_csv(), newline="")))
+def test_csv_can_be_read_by_others() -> None:
+    rows: list[dict[str, Any]] = [{"series": "CodedFedL, no noise", "x": 0.1}, {"series": "two\nlines", "x": 1e-9}]
+    read = list(csv.DictReader(io.StringIO(to_csv(pd.DataFrame(rows)), newline="")))
     assert [(row["series"], float(row["x"])) for row in read] == [(row["series"], row["x"]) for row in rows]
 
 
+def test_csv_can_be_read_back() -> None:
+    table = pd.DataFrame(
+        {
+            "series": ["CodedFedL, no noise", "NA"],
+            "n": [1, 2],
+            "x": [0.1, 1e-9],
+            "y": [math.nan, -math.inf],
+            "so": [True, False],
+        }
+    )
+    pd.testing.assert_frame_equal(read_csv(to_csv(table)), table)
+
+
 def test_an_empty_table_is_an_empty_file() -> None:
-    assert Table([]).to_csv() == ""
+    assert to_csv(pd.DataFrame()) == to_csv(where(TABLE, kind="c")) == ""
+    assert read_csv("").empty
 
 
-def test_points_have_the_accuracy_at_the_time_that_counts() -> None:
-    first, diverged, early, other = points_table(outcomes())
-    assert (first["series"], first["x"], first["seed"], first["accuracy"]) == ("SCFL", 1.0, 4, 0.9)
-    assert (diverged["seed"], diverged["status"], diverged["accuracy"]) == (7, "diverged", 0.1)
-    assert (early["time_s"], other["time_s"], other["seed"]) == (20.0, 20.0, 7)
-    assert early["accuracy"] == pytest.approx(0.6 * 0.75)
-    assert other["accuracy"] == pytest.approx(0.4 * 0.75)
-    assert (first["time_s"], first["loss_gap"], first["step_size"], first["stragglers"]) == (40.0, 0.2, 0.5, 0.3)
-    assert first["last_accuracy"] == pytest.approx(0.89)
-    assert first["panel"] == "digits"
+@pytest.mark.parametrize("count", [2, 3, 5, 30])
+def test_the_interval_is_that_of_students_t(count: int) -> None:
+    values = np.random.default_rng(count).normal(0.3, 2.0, count)
+    expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert interval(values) == pytest.approx((values.mean(), expected.low, expected.high), rel=1e-10)
 
 
-def test_step_sizes_have_a_row_for_each_candidate() -> None:
-    rows = steps_table(outcomes()).rows
-    assert [(row["series"], row["step_size"], row["chosen"]) for row in rows] == [
-        (series, scale, scale == 0.5) for series in ("SCFL", "DP-CFL") for scale in (0.25, 0.5)
-    ]
-    assert [row["validation_accuracy"] for row in rows] == [0.8, 0.9, 0.8, 0.9]
+def test_the_interval_of_two_values_by_hand() -> None:
+    # The quantile of t with one degree of freedom is tan(pi (p - 1/2)); the standard error of 1 and 3 is 1.
+    half = np.tan(np.pi * (0.975 - 0.5))
+    assert interval(np.array([1.0, 3.0])) == pytest.approx((2.0, 2.0 - half, 2.0 + half))
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_the_interval_covers_the_truth_in_95_percent_of_cases(count: int) -> None:
+    draws, truth = 3000, 0.7
+    samples = np.random.default_rng(7).normal(truth, 0.4, (draws, count))
+    intervals = np.array([interval(values) for values in samples])
+    covered = np.mean((intervals[:, 1] <= truth) & (truth <= intervals[:, 2]))
+    # 4.5 standard errors of a frequency, exceeded with probability 7e-6.
+    assert abs(covered - 0.95) <= 4.5 * np.sqrt(0.95 * 0.05 / draws)
 
 
 def test_a_summary_has_the_mean_over_seeds_and_its_interval() -> None:
     values = {("a", 1.0): (0.9, 0.8, 0.7), ("a", 2.0): (0.5, 0.6), ("b", 1.0): (0.25,)}
-    summary = summary_table(points(values)["points"])
+    summary = summary_table(points(values)["points"]).to_dict("records")
     assert [(row["panel"], row["series"], row["x"], row["seeds"]) for row in summary] == [
         ("digits", "a", 1.0, 3),
         ("digits", "a", 2.0, 2),
@@ -108,5 +115,14 @@ def test_a_summary_has_the_mean_over_seeds_and_its_interval() -> None:
 
 def test_a_summary_of_another_column_by_other_columns() -> None:
     summary = summary_table(TABLE, "y", by=("kind",))
-    assert [(row["kind"], row["mean"], row["seeds"]) for row in summary] == [("a", 1.0, 2), ("b", 0.25, 1)]
-    assert list(summary.rows[0]) == ["kind", "mean", "low", "high", "seeds"]
+    assert list(summary.columns) == ["kind", "mean", "low", "high", "seeds"]
+    assert [(row["kind"], row["mean"], row["seeds"]) for row in summary.to_dict("records")] == [
+        ("a", 1.0, 2),
+        ("b", 0.25, 1),
+    ]
+
+
+def test_a_summary_of_nothing_has_columns_and_no_rows() -> None:
+    summary = summary_table(where(TABLE, kind="c"), "y", by=("kind",))
+    assert summary.empty
+    assert list(summary.columns) == ["kind", "mean", "low", "high", "seeds"]

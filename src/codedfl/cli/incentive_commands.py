@@ -55,7 +55,7 @@ def design(
     else:
         result = design_contract(traits, cast(float, lambda_), coded_samples)
     if plot is not None:
-        from codedfl.plotting._contract import draw_contract
+        from codedfl.plotting import draw_contract
 
         write_atomically(plot, draw_contract(result, names))
     values = contract_json(result, names)

@@ -90,7 +90,7 @@ def items_table(values: dict[str, Any], title: str) -> Table:
 
 def lambda_table() -> tuple[Table, list[Mapping[str, Any]]]:
     """Compute Table lambda of the paper for both mechanisms, beside the printed values."""
-    from codedfl.paper._table_lambda import lambda_rows
+    from codedfl.paper import lambda_rows
 
     rows: list[Mapping[str, Any]] = [*lambda_rows()]
     table = new_table(

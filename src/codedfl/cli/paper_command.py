@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,50 +17,53 @@ from rich.text import Text
 from codedfl.cli.options import DataDir, Json
 
 if TYPE_CHECKING:
-    from codedfl.paper import Item, Quirk, Scope
+    from codedfl.paper import Figure, Quirk, Scope
 
 CACHE = Path("runs") / "paper-cache"
 
 
 def paper(
     names: Annotated[
-        list[str], typer.Argument(help="Figures and tables by name; `list` shows them, `all` takes all of them.")
+        list[str], typer.Argument(help="Names of figures and tables; `list` shows them, `all` selects all.")
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="A reduced version on the embedded digits, in minutes.")
+        bool, typer.Option("--quick", help="Run a reduced version on the embedded digits, in minutes.")
     ] = False,
-    seeds: Annotated[int, typer.Option(help="Repetitions, with seeds 0, 1, ...")] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of repetitions, with seeds 0, 1, ...")] = 3,
     quirk: Annotated[
-        list[str] | None, typer.Option(help="A version of the paper that contradicts another; `list` shows them.")
+        list[str] | None,
+        typer.Option(help="Alternative reading of the paper; `list` shows them."),
     ] = None,
     data_dir: DataDir = None,
-    cache: Annotated[Path, typer.Option(help="Folder in which finished runs are kept, to go on from.")] = CACHE,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in runs/")] = None,
-    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for one a core.")] = 0,
+    cache: Annotated[
+        Path, typer.Option(help="Folder that stores finished runs, so that later commands reuse them.")
+    ] = CACHE,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results.", show_default="a new folder in runs/")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Number of parallel processes; 0 for one per core.")] = 0,
     json_: Json = False,
 ) -> None:
-    """Reproduce figures and tables of the paper, and judge what it claims about them."""
+    """Reproduce figures and tables of the paper and judge its claims about them."""
     from codedfl.cli.paper_tables import verdicts_table
     from codedfl.cli.runs import results_folder
     from codedfl.files import write_atomically
-    from codedfl.paper import Cache, Means, reproduce
-    from codedfl.paper._report import report
-    from codedfl.paper._reproduce import all_verdicts
+    from codedfl.paper import Cache, Executor, all_verdicts, report, reproduce
 
     if names == ["list"]:
         _list(json_)
         return
-    items = _chosen(names)
+    figures = _chosen(names)
     scope = _scope(quick, seeds, quirk or [])
     _check_processes(processes)
     folder = results_folder(out, "paper-quick" if quick else "paper")
     began = time.perf_counter()
     done = _with_progress(
-        lambda watcher: reproduce(items, scope, Means(Cache(cache), str(data_dir or ""), processes or -1, watcher)),
+        lambda progress: reproduce(figures, scope, Executor(Cache(cache), data_dir or "", processes or -1, progress)),
         quiet=json_,
     )
     for each in done:
-        each.write(folder / each.item.name)
+        each.write(folder / each.figure.name)
     verdicts = all_verdicts(done, _about(scope, time.perf_counter() - began))
     write_atomically(folder / "verdicts.json", verdicts)
     options = f"{' --quick' if quick else ''}{f' --seeds {seeds}' if seeds != 3 else ''}"
@@ -72,38 +76,39 @@ def paper(
     console = Console()
     console.print(verdicts_table(done))
     for each in done:
-        picture = folder / each.item.name / "figure.png"
+        picture = folder / each.figure.name / "figure.png"
         if picture.exists():
             console.print(Text(f"picture: {picture}"), soft_wrap=True)
     console.print(Text(f"results: {folder}"), soft_wrap=True)
 
 
 def _list(json_: bool) -> None:
-    from codedfl.cli.paper_tables import items_table, quirks_table
-    from codedfl.paper import ITEMS, QUIRKS
+    from codedfl.cli.paper_tables import figures_table, quirks_table
+    from codedfl.paper import FIGURES, QUIRKS
 
     if json_:
-        items = [{"name": item.name, "place": item.place, "title": item.title} for item in ITEMS.values()]
-        print(json.dumps({"items": items, "quirks": dict(QUIRKS)}))
+        figures = [{"name": each.name, "place": each.place, "title": each.title} for each in FIGURES.values()]
+        print(json.dumps({"figures": figures, "quirks": dict(QUIRKS)}))
         return
     console = Console()
-    console.print(items_table())
+    console.print(figures_table())
     console.print(quirks_table())
 
 
-def _chosen(names: list[str]) -> list[Item]:
+def _chosen(names: list[str]) -> list[Figure]:
     from codedfl._messages import did_you_mean
     from codedfl.errors import InputError
-    from codedfl.paper import ITEMS
+    from codedfl.paper import FIGURES
 
     if names == ["all"]:
-        return list(ITEMS.values())
+        return list(FIGURES.values())
     for name in names:
-        if name not in ITEMS:
+        if name not in FIGURES:
             raise InputError(
-                f"paper: there is no {name!r}, only {', '.join(ITEMS)}, and list or all alone.{did_you_mean(name, list(ITEMS))}"
+                f"paper: there is no {name!r}, only {', '.join(FIGURES)}, and list or all alone."
+                f"{did_you_mean(name, list(FIGURES))}"
             )
-    return [ITEMS[name] for name in dict.fromkeys(names)]
+    return [FIGURES[name] for name in dict.fromkeys(names)]
 
 
 def _scope(quick: bool, seeds: int, quirks: list[str]) -> Scope:
@@ -129,15 +134,22 @@ def _check_processes(processes: int) -> None:
 
 
 def _with_progress(work: Any, *, quiet: bool) -> Any:
-    """Do the work with a display; Ctrl-C ends it, with everything that is finished kept."""
+    """Run the work with a progress display; Ctrl-C and SIGTERM stop it, with all finished runs in the cache."""
     from codedfl.cli.paper_progress import PaperProgress
 
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with PaperProgress(Console(stderr=True), verbose=not quiet) as watcher:
-            return work(watcher)
+        with PaperProgress(Console(stderr=True), verbose=not quiet) as progress:
+            return work(progress)
     except KeyboardInterrupt:
-        print("codedfl: stopped; the same command goes on from what is finished.", file=sys.stderr)
+        print("codedfl: stopped; the same command continues from the finished runs.", file=sys.stderr)
         raise typer.Exit(130) from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def _about(scope: Scope, wall_time_s: float) -> dict[str, Any]:

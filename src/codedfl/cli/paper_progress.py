@@ -1,4 +1,4 @@
-"""One display for everything that a reproduction carries out."""
+"""The progress of a reproduction on the terminal."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from codedfl.cli.bars import Bars
-from codedfl.paper import Watcher
-
-STAGES = {
-    "tune": "choosing step sizes",
-    "train": "training",
-    "attack": "attacking coded data",
-    "limits": "solving for limits",
-}
+from codedfl.progress import Progress
 
 
-class PaperProgress(Bars, Watcher):
-    """One bar for the whole with the time remaining; where there is no terminal, a line for each job.
+class PaperProgress(Bars, Progress):
+    """One bar for the whole reproduction, with the time remaining; without a terminal, one line per finished job.
 
-    Jobs take minutes, so the time remaining rests on all of the time so far.
+    Jobs take minutes, so the time remaining is estimated from the whole time so far.
 
     Args:
         console: where to write.
@@ -33,44 +26,27 @@ class PaperProgress(Bars, Watcher):
         super().__init__(
             console,
             verbose,
-            TextColumn("{task.description:<20}", markup=False),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}", markup=False),
             TextColumn("{task.fields[note]}", markup=False),
         )
         self.began = time.monotonic()
-        self.total = self.done = 0.0
 
-    def on_outlook(self, cost: float) -> None:
-        """Begin the bar, or make it longer."""
-        self.total += cost
-        if self.stage is None and cost > 0:
-            self.stage = self.progress.add_task("", total=cost, note="", left="")
-        elif self.stage is not None:
-            self.progress.update(self.stage, total=self.total)
-
-    def on_plan(self, stage: str, cost: float, cached: int, runs: int) -> None:  # noqa: ARG002
-        """Say what comes next."""
-        title = STAGES.get(stage, stage)
-        note = f"{runs - cached} of {runs} runs to do"
-        if self.stage is not None:
-            self.progress.update(self.stage, description=title, note=note)
-        if self.lines and runs:
-            self.console.print(f"{title}: {note}", highlight=False)
-
-    def on_job(self, title: str, cost: float) -> None:
+    def update(self, task: str, done: float = 0.0, total: float | None = None, note: str = "") -> None:
         """Advance the bar."""
-        self.done += cost
-        if self.stage is None:
+        if not done or not total:
             return
-        left = f"{self.time_left()} left"
-        self.progress.update(self.stage, advance=cost, note=title, left=left)
+        seconds = (time.monotonic() - self.began) * (total - done) / done
+        left = f"{timedelta(seconds=round(max(0.0, seconds)))} left"
+        if self.stage is None:
+            self.stage = self.progress.add_task(task, note="")
+        self.progress.update(self.stage, completed=done, total=total, note=f"{left}, {note} done")
         if self.lines:
-            self.console.print(f"{title} done, {self.done / self.total:.0%} of all, {left}", highlight=False)
+            self.console.print(f"{note} done, {done / total:.0%} of all, {left}", highlight=False)
 
-    def time_left(self) -> timedelta:
-        """Return how long the rest will take at the pace so far."""
-        rest = (time.monotonic() - self.began) * (self.total - self.done) / self.done
-        return timedelta(seconds=round(max(0.0, rest)))
+    def say(self, text: str) -> None:
+        """Print a line."""
+        if self.lines or self.console.is_terminal:
+            self.console.print(text, highlight=False, markup=False)

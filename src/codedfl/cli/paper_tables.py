@@ -1,4 +1,4 @@
-"""Figures, tables and verdicts of the paper on the terminal."""
+"""Terminal tables of the paper's figures, quirks and verdicts."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.style import new_table
-from codedfl.paper import ITEMS, QUIRKS, Reproduction
+from codedfl.paper import FIGURES, QUIRKS, Reproduction
 
 STYLES = {"confirmed": "green", "partly": "yellow", "not confirmed": "red"}
 
 
-def items_table() -> Table:
-    """Return what can be reproduced."""
+def figures_table() -> Table:
+    """Return a table of what can be reproduced."""
     table = new_table("figures and tables")
     for name in ("name", "in the paper", "what it shows"):
         table.add_column(name)
-    for item in ITEMS.values():
-        table.add_row(item.name, item.place, item.title)
+    for figure in FIGURES.values():
+        table.add_row(figure.name, figure.place, figure.title)
     return table
 
 
 def quirks_table() -> Table:
-    """Return where the paper contradicts itself."""
-    table = new_table("quirks: other versions of the paper")
+    """Return a table of alternative readings of the paper."""
+    table = new_table("quirks: alternative readings of the paper")
     for name in ("name", "what it does"):
         table.add_column(name)
     for name, text in QUIRKS.items():
@@ -34,7 +34,7 @@ def quirks_table() -> Table:
 
 
 def verdicts_table(done: Sequence[Reproduction]) -> Table:
-    """Return the verdict on every claim, figure by figure."""
+    """Return a table of the verdicts on all claims, by figure."""
     table = new_table(
         "claims of the paper", "h/f/o: comparisons that hold, fail or are open, by their 95% interval over seeds"
     )
@@ -43,7 +43,7 @@ def verdicts_table(done: Sequence[Reproduction]) -> Table:
     table.add_column("panel", no_wrap=True)
     table.add_column("claim")
     for each in done:
-        table.add_row(Text(each.item.name, style="bold"), "", "", Text(each.item.place, style="bold"))
+        table.add_row(Text(each.figure.name, style="bold"), "", "", Text(each.figure.place, style="bold"))
         for judgement in each.judgements:
             verdict = Text(judgement.verdict, style=STYLES[judgement.verdict])
             table.add_row(verdict, judgement.findings, judgement.panel, Text(judgement.claim))

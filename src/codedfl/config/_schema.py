@@ -195,7 +195,8 @@ class LearningRateConfig(Section):
         (0.125, 0.25, 0.5, 1.0, 2.0), min_length=1, description="candidates for eta_0 * L"
     )
     only_stable: bool = Field(
-        True, description="leave out candidates with which the mean error would grow by a factor of 100 or more within a run"
+        True,
+        description="leave out candidates with which the mean error would grow by a factor of 100 or more within a run",
     )
     tuning_share: float = Field(0.5, gt=0, le=1, description="length of a tuning run, as a share of the whole run")
     validation_fraction: float = Field(

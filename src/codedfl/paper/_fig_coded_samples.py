@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from codedfl.paper._claims import Claim, Evidence, above
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, places, rising
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._fig_stragglers import RATIOS, TRAINING_TIME_S
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import accuracies, places, rising
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import MNIST, Scope
 from codedfl.paper._tables import Tables
@@ -50,7 +49,7 @@ def _needs_more(tables: Tables, panel: str) -> list[Evidence]:
     ]
 
 
-FIG_CODED_SAMPLES = Item(
+FIG_CODED_SAMPLES = Figure(
     name="fig-coded-samples",
     title="Test accuracy of SCFL with different numbers of coded samples",
     place="Fig. 7",

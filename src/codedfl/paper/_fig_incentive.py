@@ -1,19 +1,22 @@
-"""Fig. 8: the incentive mechanism. (a) every device's utility of every contract item; (b), (c) accuracy against reward."""
+"""Fig. 8: the incentive mechanism. (a) utility of every contract item for every device; (b), (c) accuracy against reward."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pandas as pd
+from matplotlib.figure import Figure as MplFigure
+
 from codedfl.incentive import DeviceTraits, contract_for_budget, printed_sensitivities, table_sensitivities
-from codedfl.paper._claims import Claim, Evidence, above, exactly
-from codedfl.paper._drawing import draw_incentive
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, exactly, higher, places
+from codedfl.paper._drawing import HEIGHT, MARKERS, OTHER_COLOURS, PANEL_WIDTH, Axis, draw_lines, finish, row_of_panels
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item, accuracy_tables
-from codedfl.paper._judges import accuracies, higher, places
+from codedfl.paper._figure import Figure, accuracy_tables
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import CIFAR10, Scope
-from codedfl.paper._tables import Table, Tables
+from codedfl.paper._tables import Tables, column, where
+from codedfl.plotting import new_figure
 
 REWARDS = {"cifar10": (70.0, 80.0, 90.0, 100.0, 110.0, 120.0), "digits": (100.0, 160.0, 220.0)}
 CONTRACT, STACKELBERG, NONE = "SCFL, contract", "SCFL, Stackelberg", "no incentive (FedAvg)"
@@ -46,24 +49,22 @@ def runs(scope: Scope) -> Sequence[Run]:
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:
-    """Return accuracy by reward, and the utility of every item of the menu for every device."""
+    """Return accuracy by reward, and the utility of every contract item for every device."""
     printed = "printed-sensitivities" in scope.quirks
     devices = scope.only(CIFAR10).config.data.devices
     sensitivity = printed_sensitivities(devices) if printed else table_sensitivities(devices)
     coded = scope.only(CIFAR10).config.coding.coded_samples
     contract = contract_for_budget(DeviceTraits(sensitivity), MENU_REWARD, coded)
-    menu = Table(
-        [
-            {
-                "device": i + 1,
-                "item": j + 1,
-                "budget": float(contract.epsilon[j]),
-                "reward": float(contract.reward[j]),
-                "utility": float(contract.reward[j] - sensitivity[i] * contract.epsilon[j]),
-            }
-            for i in range(devices)
-            for j in range(devices)
-        ]
+    menu = pd.DataFrame(
+        {
+            "device": i + 1,
+            "item": j + 1,
+            "budget": float(contract.epsilon[j]),
+            "reward": float(contract.reward[j]),
+            "utility": float(contract.reward[j] - sensitivity[i] * contract.epsilon[j]),
+        }
+        for i in range(devices)
+        for j in range(devices)
     )
     return {**accuracy_tables(scope, outcomes), "menu": menu}
 
@@ -71,16 +72,16 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:
 def _own_item(tables: Tables, panel: str) -> list[Evidence]:  # noqa: ARG001
     menu = tables["menu"]
     best = [
-        menu.column("utility", device=i, item=i)[0] >= menu.column("utility", device=i).max() - 1e-9
-        for i in menu.distinct("device")
+        column(menu, "utility", device=i, item=i)[0] >= column(menu, "utility", device=i).max() - 1e-9
+        for i in menu["device"].unique()
     ]
     return [exactly(f"the own item is best for {sum(best)} of {len(best)} devices", all(best))]
 
 
 def _willing(tables: Tables, panel: str) -> list[Evidence]:  # noqa: ARG001
     menu = tables["menu"]
-    own = [float(menu.column("utility", device=i, item=i)[0]) for i in menu.distinct("device")]
-    return [exactly(f"the least utility is {min(own):.3g}", min(own) >= -1e-9)]
+    own = menu.loc[menu["device"] == menu["item"], "utility"]
+    return [exactly(f"the least utility is {own.min():.3g}", own.min() >= -1e-9)]
 
 
 def _gains_more(tables: Tables, panel: str) -> list[Evidence]:  # noqa: ARG001
@@ -94,7 +95,27 @@ def _gains_more(tables: Tables, panel: str) -> list[Evidence]:  # noqa: ARG001
     ]
 
 
-FIG_INCENTIVE = Item(
+def draw_incentive(tables: Tables) -> MplFigure:
+    """Draw the utility of contract items for some devices, and accuracy against reward with few and with many stragglers."""
+    summary, menu = tables["summary"], tables["menu"]
+    panels = summary["panel"].unique()
+    figure = new_figure(PANEL_WIDTH * (1 + len(panels)), HEIGHT)
+    first, *others = row_of_panels(figure, 1 + len(panels))
+    for colour, marker, device in zip(OTHER_COLOURS, MARKERS, SHOWN_DEVICES, strict=False):
+        items, utilities = (column(menu, name, device=device) for name in ("item", "utility"))
+        first.plot(items, utilities, color=colour, label=f"device {device}")
+        first.plot([device], [utilities[device - 1]], marker, color=colour)
+    first.set_xlabel("contract item")
+    first.set_ylabel("utility of the device")
+    first.set_title("(a) each device's own item is marked", loc="left", fontsize=11)
+    finish(first)
+    for letter, axes, panel in zip("bc", others, panels, strict=True):
+        draw_lines(axes, where(summary, panel=panel), Axis("total reward"), markers=True)
+        axes.set_title(f"({letter}) {panel}", loc="left", fontsize=11)
+    return figure
+
+
+FIG_INCENTIVE = Figure(
     name="fig-incentive",
     title="Incentive mechanisms: utility of contract items, accuracy against total reward",
     place="Fig. 8",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codedfl.paper._claims import Claim, Evidence, above
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, higher, lower, places, rising
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import accuracies, higher, lower, places, rising
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Tables
@@ -18,7 +17,7 @@ ON_DEVICES = ("SCFL", "FedAvg", "CodedFedL")
 
 
 def runs(scope: Scope) -> Sequence[Run]:
-    """Train at every ratio; DP-CFL trains without the devices, so one run is the same for all ratios."""
+    """Train at every ratio; DP-CFL trains without the devices, so one run serves all ratios."""
     wanted = []
     for setup in scope.setups:
         time = TRAINING_TIME_S[setup.name]
@@ -40,7 +39,7 @@ def _loses_least(tables: Tables, panel: str) -> list[Evidence]:
     ]
 
 
-FIG_STRAGGLERS = Item(
+FIG_STRAGGLERS = Figure(
     name="fig-stragglers",
     title="Test accuracy with different shares of stragglers",
     place="Fig. 6",

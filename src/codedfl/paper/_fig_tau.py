@@ -1,24 +1,23 @@
-"""Fig. 5: the number of local steps. Failures of the uplink only appear with a fixed batch, so it is fixed (b = 32)."""
+"""Fig. 5: the number of local steps. The batch is fixed (b = 32), since uplink failures only appear with a fixed batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from codedfl.paper._claims import Claim, Evidence, above
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, places
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import accuracies, places
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Tables
 
 GOOD, POOR = "good channel", "poor channel"
 MEAN_GAINS = {GOOD: 1e-8, POOR: 4e-9}
-"""The default, and one that the paper does not give: 40% of it."""
+"""The default, and 40% of it: the paper does not give the poor one."""
 
 LOCAL_STEPS = {"mnist": (1, 3, 5, 9), "cifar10": (1, 3, 5, 7), "digits": (1, 3, 10, 20)}
-"""Up to where a batch of 32 hardly fits into a round."""
+"""Up to the number at which a batch of 32 barely fits into a round."""
 
 
 def runs(scope: Scope) -> Sequence[Run]:
@@ -64,7 +63,7 @@ def _worse(tables: Tables, panel: str) -> list[Evidence]:
     return [above(f"loss from tau = 3 to {last:g}: {POOR} over {GOOD}", lost[POOR], lost[GOOD])]
 
 
-FIG_TAU = Item(
+FIG_TAU = Figure(
     name="fig-tau",
     title="Test accuracy of SCFL with different numbers of local steps",
     place="Fig. 5",

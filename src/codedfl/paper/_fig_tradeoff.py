@@ -1,13 +1,12 @@
-"""Fig. 4: what privacy costs in accuracy. The budget is MI-DP for all data (h = 0), in bits."""
+"""Fig. 4: the accuracy cost of privacy. The privacy budget is MI-DP for all data (h = 0), in bits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from codedfl.paper._claims import Claim, Evidence, above, alike
+from codedfl.paper._claims import Claim, Evidence, above, accuracies, alike, higher, lower, places, rising
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import accuracies, higher, lower, places, rising
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope, Setup
 from codedfl.paper._tables import Tables
@@ -23,11 +22,11 @@ NOISE_VARIANCES = {
 """sigma_i^2 of every device: budgets of 5.0, 6.0, 7.6, 8.0 and 9.0 bits at c = 10,000."""
 
 FLAT = 0.005
-"""Less than this is called a plateau."""
+"""A smaller change counts as a plateau."""
 
 
 def budget(setup: Setup, noise_variance: float) -> float:
-    """Return the MI-DP budget of a noise variance, to two decimals."""
+    """Return the MI-DP budget for a noise variance, to two decimals."""
     return round(mi_dp_bits(setup.config.coding.coded_samples, noise_variance), 2)
 
 
@@ -42,7 +41,7 @@ def runs(scope: Scope) -> Sequence[Run]:
 
 
 def _last_two(tables: Tables, panel: str, series: str) -> tuple[str, FloatArray, FloatArray]:
-    """Return the two largest budgets in words, and the accuracies there, the larger budget first."""
+    """Return the comparison of the two largest budgets in words, and their accuracies, the larger budget first."""
     *_, before, after = places(tables, panel, series)
     text = f"{series}: at {after:g} {{}} at {before:g}"
     return text, accuracies(tables, panel, series, after), accuracies(tables, panel, series, before)
@@ -60,7 +59,7 @@ def _flat(tables: Tables, panel: str) -> list[Evidence]:
     ]
 
 
-FIG_TRADEOFF = Item(
+FIG_TRADEOFF = Figure(
     name="fig-tradeoff",
     title="Privacy-performance tradeoff",
     place="Fig. 4",

@@ -1,32 +1,52 @@
-"""Remark 1: where training ends. Limit points in closed form, beside what the runs of Figs. 4, 6, 7 and 8 reach in their time."""
+"""Remark 1: where training ends. Limit points in closed form, next to what the runs of Figs. 4, 6, 7 and 8 reach in time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from codedfl.experiment import Config
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as MplFigure
+from matplotlib.ticker import PercentFormatter
+
+from codedfl.experiment import Config, Experiment, rounds_of
 from codedfl.paper import _fig_coded_samples as fig_coded_samples
 from codedfl.paper import _fig_incentive as fig_incentive
 from codedfl.paper import _fig_stragglers as fig_stragglers
 from codedfl.paper import _fig_tradeoff as fig_tradeoff
-from codedfl.paper._claims import Claim, Evidence, alike, exactly
-from codedfl.paper._drawing import draw_limits
+from codedfl.paper._claims import Claim, Evidence, alike, exactly, places, rising
+from codedfl.paper._drawing import (
+    GUESSING,
+    HEIGHT,
+    MARKERS,
+    OTHER_COLOURS,
+    PANEL_WIDTH,
+    Axis,
+    accuracy_range,
+    colour_of,
+    draw_lines,
+    finish,
+)
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
-from codedfl.paper._judges import places, rising
+from codedfl.paper._figure import Figure, points_table
+from codedfl.paper._jobs import measurement
 from codedfl.paper._runs import Run
 from codedfl.paper._setups import MNIST, Scope
-from codedfl.paper._tables import Row, Table, Tables, points_table, summary_table
+from codedfl.paper._tables import Row, Tables, column, summary_table, where
+from codedfl.plotting import new_figure
+from codedfl.schemes import make_scheme
+from codedfl.theory import LimitPoint, arrival_limit_point, coded_limit_point, limit_point
+from codedfl.training import Evaluator, PreparedScheme
 from codedfl.typing import FloatArray
 
 BUDGET, STRAGGLERS, CODED, REWARD = "privacy budget", "stragglers", "coded samples", "total reward"
 CLOSE = 0.01
-"""An excess loss below this share of the optimum's loss counts as none."""
+"""An excess loss below this share of the optimum's loss counts as zero."""
 
 
 def runs(scope: Scope) -> Sequence[Run]:
-    """Take the runs of other figures whose scheme has a limit in closed form."""
+    """Return the runs of other figures whose scheme has a limit in closed form."""
     task = scope.only(MNIST).name
     few_stragglers = next(iter(fig_coded_samples.LINES.values()))
     return [
@@ -38,7 +58,7 @@ def runs(scope: Scope) -> Sequence[Run]:
 
 
 def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -> list[Run]:
-    """Take some lines of one panel of a figure, and name them by their schemes."""
+    """Return some series of one panel of a figure, named by their schemes."""
     return [
         replace(run, panel=panel, series=schemes[run.series])
         for run in own
@@ -47,40 +67,79 @@ def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -
 
 
 def configs(scope: Scope) -> Sequence[Config]:
-    """Solve for the limit of each of these runs."""
+    """Return the configurations of these runs."""
     return [run.config for run in runs(scope)]
 
 
+def _scfl_limit(prepared: PreparedScheme) -> LimitPoint:
+    (coded,) = prepared.coded
+    return limit_point(prepared.setting.gram, coded)
+
+
+def _dp_cfl_limit(prepared: PreparedScheme) -> LimitPoint:
+    (coded,) = prepared.coded
+    return coded_limit_point(prepared.setting.gram, coded)
+
+
+def _fedavg_limit(prepared: PreparedScheme) -> LimitPoint:
+    setting = prepared.setting
+    parts = [setting.rows(device) for device in range(setting.federation.devices)]
+    return arrival_limit_point(setting.gram, parts, prepared.device.arrivals.probability)
+
+
+LIMIT_POINTS: Mapping[str, Callable[[PreparedScheme], LimitPoint]] = {
+    "scfl": _scfl_limit,
+    "dp-cfl": _dp_cfl_limit,
+    "fedavg": _fedavg_limit,
+}
+
+
+def measure_limit(experiment: Experiment) -> list[Row]:
+    """Solve for the limit point of a scheme with one local step; ``excess_loss`` is relative to the loss of the optimum."""
+    setting, config = experiment.setting, experiment.config
+    (name,) = config.schemes
+    prepared = make_scheme(name, config.options.get(name)).prepare(setting)
+    limit, evaluator = LIMIT_POINTS[name](prepared), Evaluator(setting)
+    (accuracy,) = evaluator.scores(limit.model)
+    return [
+        {
+            "panel": config.data.dataset,
+            "seed": config.seed,
+            "limit_accuracy": accuracy,
+            "guessing": 1 / setting.federation.outputs,
+            "excess_loss": limit.gap / setting.gram.loss(setting.gram.optimum),
+            "least_eigenvalue": limit.least_eigenvalue,
+            "smoothness": setting.gram.smoothness,
+            "steps": setting.local_steps * rounds_of(config, prepared.scheme, prepared.device),
+        }
+    ]
+
+
+MEASUREMENT = measurement("limits", "solving for limits", measure_limit, unit=1.5e-4)
+
+
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
-    """Return measured accuracy and that of the limit, and by how much the worst direction grows in the time of the run."""
-    points = Table(
-        [_with_limit(row, limit) for row, limit in zip(points_table(outcomes), outcomes.measured, strict=True)]
+    """Return the accuracy of runs and of their limits, and how much the worst direction grows during the run."""
+    limit = pd.DataFrame(outcomes.measured)
+    points, least = points_table(outcomes), limit["least_eigenvalue"]
+    # To first order a direction with eigenvalue v changes by exp(-eta v) in a step. A model that runs away from the limit point
+    # counts as guessing, like a run that diverges.
+    eta = points["step_size"] / limit["smoothness"]
+    points = points.assign(
+        stable=least > 0,
+        limit_accuracy=limit["limit_accuracy"].where(least > 0, limit["guessing"]),
+        excess_loss=limit["excess_loss"],
+        least_eigenvalue=least,
+        e_foldings=-eta * limit["steps"] * least,
     )
-    limits = summary_table(points.where(stable=True), "limit_accuracy")
+    limits = summary_table(where(points, stable=True), "limit_accuracy")
     return {"points": points, "summary": summary_table(points), "limits": limits}
 
 
-def _with_limit(row: Row, limit: Row) -> Row:
-    """Join a run and its limit. To first order, a direction with eigenvalue v changes by exp(-eta v) in a step.
-
-    A model that runs away from the point counts as guessing, as it does when a run diverges.
-    """
-    least = float(limit["least_eigenvalue"])
-    eta = float(row["step_size"]) / float(limit["smoothness"])
-    return {
-        **row,
-        "stable": least > 0,
-        "limit_accuracy": limit["limit_accuracy"] if least > 0 else limit["guessing"],
-        "excess_loss": limit["excess_loss"],
-        "least_eigenvalue": least,
-        "e_foldings": -eta * float(limit["steps"]) * least,
-    }
-
-
-def _of_scfl(tables: Tables, panel: str, column: str) -> dict[float, FloatArray]:
-    """Return a column for each place on the horizontal axis, one value a seed."""
-    points = tables["points"].where(panel=panel, series="SCFL")
-    return {x: points.column(column, x=x) for x in places(tables, panel, "SCFL")}
+def _of_scfl(tables: Tables, panel: str, name: str) -> dict[float, FloatArray]:
+    """Return a column of SCFL's points by x, one value per seed."""
+    points = where(tables["points"], panel=panel, series="SCFL")
+    return {x: column(points, name, x=x) for x in places(tables, panel, "SCFL")}
 
 
 def _converges(tables: Tables, panel: str) -> list[Evidence]:
@@ -100,15 +159,51 @@ def _to_the_optimum(tables: Tables, panel: str) -> list[Evidence]:
 
 
 def _noise_harms(tables: Tables, panel: str) -> list[Evidence]:
-    limits = [{**row, "accuracy": row["limit_accuracy"]} for row in tables["points"]]
-    return list(rising("SCFL")({"points": Table(limits)}, panel))
+    points = tables["points"]
+    return list(rising("SCFL")({"points": points.assign(accuracy=points["limit_accuracy"])}, panel))
 
 
-LIMITS = Item(
+def draw_limits(tables: Tables) -> MplFigure:
+    """Draw accuracies (limits dashed), and accuracy against the e-foldings of the worst direction."""
+    axis_of = {
+        BUDGET: Axis("MI-DP budget of every device (bits)"),
+        STRAGGLERS: Axis("expected share of stragglers", percent=True),
+        CODED: Axis("coded samples of a device", logarithmic=True),
+    }
+    figure = new_figure(PANEL_WIDTH * 2 + 0.4, 2 * HEIGHT)
+    places = [figure.add_subplot(2, 2, place + 1) for place in range(4)]
+    for letter, axes, (panel, axis) in zip("abc", places, axis_of.items(), strict=False):
+        own, limits = (where(tables[name], panel=panel) for name in ("summary", "limits"))
+        draw_lines(axes, own, axis, markers=True)
+        for place, series in enumerate(limits["series"].unique()):
+            line = where(limits, series=series)
+            axes.plot(line["x"], line["mean"], "--", color=colour_of(series, place), linewidth=1)
+        means = [*own["mean"], *limits["mean"]]
+        axes.set_ylim(*accuracy_range([mean for mean in means if mean > GUESSING] or means))
+        axes.set_title(f"({letter}) {panel}; limits dashed", loc="left", fontsize=11)
+    _draw_growth(places[3], where(tables["points"], series="SCFL"))
+    return figure
+
+
+def _draw_growth(axes: Axes, points: pd.DataFrame) -> None:
+    """Draw accuracy against the e-foldings of the worst direction, one point per run."""
+    for colour, marker, panel in zip(OTHER_COLOURS, MARKERS, points["panel"].unique(), strict=False):
+        own = where(points, panel=panel)
+        axes.plot(own["e_foldings"], own["accuracy"], marker, color=colour, markersize=4.5, label=panel)
+    axes.axvline(0.0, color="#333333", linewidth=1, linestyle=":")
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("e-foldings of the worst direction in the time of the run")
+    axes.set_ylabel("test accuracy of SCFL")
+    axes.set_title("(d) right of the dotted line there is no limit", loc="left", fontsize=11)
+    finish(axes)
+
+
+LIMITS = Figure(
     name="limits",
     title="Where training ends: limit points in closed form, and what runs reach",
     place="Remark 1",
     runs=runs,
+    measurement=MEASUREMENT,
     measured=configs,
     tables=tables,
     draw=draw_limits,

@@ -1,36 +1,38 @@
-"""Sec. VI-B: what the coded upload and training cost in communication."""
+"""Sec. VI-B: the communication cost of the coded upload and of training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
+from codedfl.paper._figure import Figure
 from codedfl.paper._runs import Run, run_of
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Row, Table, Tables
+from codedfl.paper._tables import Row, Tables, where
 
 MIB = 2**20
-BYTES_OF_A_NUMBER = 4
+BYTES_PER_NUMBER = 4
 PRINTED_MB = {"mnist": (76, 123), "cifar10": (156, 208)}
-"""Coded upload and training, as Sec. VI-B has them."""
+"""Coded upload and training, as printed in Sec. VI-B."""
 
 
 def runs(scope: Scope) -> Sequence[Run]:
-    """SCFL in the setting of Sec. VI-A, whose books are opened."""
+    """Train SCFL in the setting of Sec. VI-A, for its ledger."""
     return [run_of(setup, "SCFL") for setup in scope.setups]
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:
-    """Return bytes by what they are for: of one device by formula, and of all devices as charged in the run."""
+    """Return bytes by purpose: for one device by formula, and for all devices as charged in the run."""
     rows: list[Row] = []
     for setup in scope.setups:
         record = outcomes.records[run_of(setup, "SCFL")][0]
         coding, training = setup.config.coding, setup.config.training
         devices, rounds = setup.config.data.devices, record.at().round
-        update = BYTES_OF_A_NUMBER * record.dimension * record.outputs
-        features, labels = (BYTES_OF_A_NUMBER * coding.coded_samples * n for n in (record.dimension, record.outputs))
+        update = BYTES_PER_NUMBER * record.dimension * record.outputs
+        features, labels = (BYTES_PER_NUMBER * coding.coded_samples * n for n in (record.dimension, record.outputs))
         printed = PRINTED_MB.get(setup.name, (0, 0))
         for what, count, said in (
             ("coded features of one device", features, printed[0]),
@@ -53,12 +55,12 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:
                     "deadline_s": training.deadline_s,
                 }
             )
-    return {"points": Table(rows)}
+    return {"points": pd.DataFrame(rows)}
 
 
 def _agrees(what: str, place: int) -> Claim:
     def judge(tables: Tables, panel: str) -> list[Evidence]:
-        (row,) = tables["points"].where(panel=panel, what=what)
+        (row,) = where(tables["points"], panel=panel, what=what).to_dict("records")
         mib, printed = float(row["mib"]), float(row["printed_mb"])
         return [exactly(f"{what}: {mib:.1f} MiB, printed {printed:g} MB", int(mib) == int(printed))]
 
@@ -67,7 +69,7 @@ def _agrees(what: str, place: int) -> Claim:
     return Claim(f"{subject} {text}", judge, panels=tuple(PRINTED_MB))
 
 
-OVERHEAD = Item(
+OVERHEAD = Figure(
     name="overhead",
     title="Communication of the coded upload and of training",
     place="Sec. VI-B",

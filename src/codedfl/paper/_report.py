@@ -1,4 +1,4 @@
-"""The outcome of a reproduction in Markdown: commands, pictures, and what became of every claim."""
+"""The report of a reproduction in Markdown: commands, pictures, and the verdict on every claim."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from codedfl.paper._claims import Evidence
 from codedfl.paper._reproduce import Judgement, Reproduction
 
 MOST_SHOWN = 4
-"""Comparisons of one claim that are all shown; of more, the least and the greatest difference."""
+"""Claims with more comparisons show only the least and the greatest difference."""
 
 
 def report(done: Sequence[Reproduction], options: str = "") -> str:
-    """Return a page with a section for each figure and table.
+    """Return a page with one section per figure and table.
 
     Args:
-        done: what was reproduced.
-        options: of the command line that does it again.
+        done: the reproduced figures.
+        options: command-line options that reproduce them again.
     """
     parts = ["# The paper, reproduced"]
     for each in done:
-        item = each.item
-        parts.append(f"## {item.place}: {item.title}")
-        parts.append(f"    codedfl paper {item.name}{options}")
-        if item.draw:
-            parts.append(f"![{item.title}]({item.name}/figure.png)")
+        figure = each.figure
+        parts.append(f"## {figure.place}: {figure.title}")
+        parts.append(f"    codedfl paper {figure.name}{options}")
+        if figure.draw:
+            parts.append(f"![{figure.title}]({figure.name}/figure.png)")
         parts.append(verdicts_markdown(each.judgements))
     return "\n\n".join(parts) + "\n"
 
 
 def verdicts_markdown(judgements: Sequence[Judgement]) -> str:
-    """Return a table of claims, what was measured, and verdicts; differences of accuracy are in points."""
+    """Return a table of claims, measurements and verdicts; differences of accuracy are in percentage points."""
     lines = ["| the paper says | where | measured | verdict |", "| --- | --- | --- | --- |"]
     for judgement in judgements:
         lines.append(
@@ -52,7 +52,7 @@ def _measured(evidence: Sequence[Evidence]) -> str:
 
 
 def _text(item: Evidence) -> str:
-    """Return a comparison in words, with the mean difference and its interval in points."""
+    """Return a comparison in words, with the mean difference and its interval in percentage points."""
     if item.exact:
         return f"{item.what}: {'yes' if item.finding == 'holds' else 'no'}"
     mean, low, high = (100 * value for value in (item.difference, item.low, item.high))

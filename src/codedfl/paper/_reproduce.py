@@ -1,4 +1,4 @@
-"""Reproducing figures and tables: runs, then tables, verdicts and pictures, then files."""
+"""Reproduction of figures and tables: runs, then tables, verdicts and pictures, then files."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as MplFigure
 
 from codedfl.files import write_atomically
 from codedfl.paper._claims import Evidence, Finding, Verdict, verdict_of
-from codedfl.paper._executor import Means
-from codedfl.paper._figure import Item
-from codedfl.paper._jobs import Kind
+from codedfl.paper._executor import Executor
+from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Tables
-from codedfl.plotting._canvas import to_png
+from codedfl.paper._tables import Tables, to_csv
+from codedfl.plotting import to_png
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim on one panel, decided.
+    """The verdict on a claim in one panel.
 
     Args:
-        claim: in words.
-        panel: where.
+        claim: the claim in words.
+        panel: the panel of the figure.
         verdict: the decision.
-        evidence: what it rests on.
+        evidence: the comparisons behind it.
     """
 
     claim: str
@@ -39,7 +38,7 @@ class Judgement:
 
     @property
     def findings(self) -> str:
-        """How many comparisons hold, fail and are open, as in ``4/1/0``."""
+        """Number of comparisons that hold, fail and are open, as in ``4/1/0``."""
         found = [item.finding for item in self.evidence]
         return "/".join(str(found.count(finding)) for finding in get_args(Finding))
 
@@ -51,90 +50,90 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A figure or table, reproduced.
+    """A reproduced figure or table.
 
     Args:
-        item: which.
+        figure: the figure or table of the paper.
         tables: its numbers.
-        judgements: its claims, decided.
+        judgements: the verdicts on its claims.
     """
 
-    item: Item
+    figure: Figure
     tables: Tables
     judgements: Sequence[Judgement]
 
-    def figure(self) -> Figure | None:
+    def draw(self) -> MplFigure | None:
         """Draw the picture, if there is one."""
-        return self.item.draw(self.tables) if self.item.draw else None
+        return self.figure.draw(self.tables) if self.figure.draw else None
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: str | Path) -> None:
         """Write CSV, PNG, SVG and verdicts, each file whole or not at all."""
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
-            write_atomically(folder / f"{name}.csv", table.to_csv())
+            write_atomically(folder / f"{name}.csv", to_csv(table))
         for name, to_file in (("figure.png", to_png), ("figure.svg", to_svg)):
-            figure = self.figure()  # a new one each time: the layout of a figure moves a little whenever it is drawn
-            if figure is not None:
-                write_atomically(folder / name, to_file(figure))
+            picture = self.draw()  # drawn anew for each file: rendering moves the layout a little
+            if picture is not None:
+                write_atomically(folder / name, to_file(picture))
         verdicts = [judgement.as_dict() for judgement in self.judgements]
         write_atomically(folder / "verdicts.json", json.dumps(verdicts, indent=1) + "\n")
 
 
-def reproduce(items: Sequence[Item], scope: Scope, means: Means) -> list[Reproduction]:
-    """Carry out what figures and tables need, shared runs once, and judge their claims.
+def reproduce(figures: Sequence[Figure], scope: Scope, executor: Executor) -> list[Reproduction]:
+    """Execute the runs of figures and tables, shared runs once, and judge the paper's claims.
 
     Args:
-        items: which figures and tables.
-        scope: how much of them.
-        means: with what.
+        figures: which figures and tables.
+        scope: the tasks, seeds and quirks.
+        executor: executes the runs.
 
     Returns:
-        One reproduction for each.
+        One reproduction per figure.
 
     Raises:
-        InputError: if the data is not there, or the cache cannot be used.
+        InputError: if a dataset is missing or the cache cannot be used.
 
     Example:
         >>> import tempfile
-        >>> from codedfl.paper import ITEMS, Cache
-        >>> (done,) = reproduce([ITEMS["table-lambda"]], Scope(quick=True), Means(Cache(Path(tempfile.mkdtemp()))))
+        >>> from codedfl.paper import FIGURES, Cache
+        >>> (done,) = reproduce([FIGURES["table-lambda"]], Scope(quick=True), Executor(Cache(tempfile.mkdtemp())))
         >>> done.judgements[0].claim, done.judgements[0].verdict
         ('these values of lambda lead to these noise variances', 'confirmed')
     """
-    runs = {item.name: item.runs(scope) for item in items}
-    everything = [run for own in runs.values() for run in own]
-    measured = {cast(Kind, item.name): configs for item in items if (configs := item.measured(scope))}
-    means.watcher.on_outlook(means.outlook(everything, measured, scope))
-    outcomes = means.carry_out(everything, scope)
+    runs = [figure.runs(scope) for figure in figures]
+    everything = [run for own in runs for run in own]
+    measured = {figure.name: (figure.measurement, figure.measured(scope)) for figure in figures if figure.measurement}
+    executor.expect(everything, measured.values(), scope)
+    outcomes = executor.run(everything, scope)
     done = []
-    for item in items:
-        own = outcomes.of(runs[item.name])
-        kind = cast(Kind, item.name)
-        if kind in measured:
-            own = replace(own, measured=means.measure(kind, measured[kind], scope))
-        done.append(judge(item, item.tables(scope, own)))
+    for figure, own_runs in zip(figures, runs, strict=True):
+        own = outcomes.of(own_runs)
+        if figure.name in measured:
+            own = replace(own, measured=executor.measure(*measured[figure.name], scope))
+        done.append(judge(figure, figure.tables(scope, own)))
     return done
 
 
-def judge(item: Item, tables: Tables) -> Reproduction:
+def judge(figure: Figure, tables: Tables) -> Reproduction:
     """Decide all claims about a figure or table from its tables."""
     judgements = []
-    for claim in item.claims:
-        for panel in map(str, tables["points"].distinct("panel")):
+    for claim in figure.claims:
+        for panel in tables["points"]["panel"].unique():
             evidence = claim.judge(tables, panel) if not claim.panels or panel in claim.panels else ()
             if evidence:
                 judgements.append(Judgement(claim.text, panel, verdict_of(evidence), evidence))
-    return Reproduction(item, tables, judgements)
+    return Reproduction(figure, tables, judgements)
 
 
 def all_verdicts(done: Sequence[Reproduction], about: Mapping[str, Any]) -> str:
-    """Return one JSON document with the verdicts of all figures and tables, and what they rest on."""
-    verdicts = {each.item.name: [judgement.as_dict() for judgement in each.judgements] for each in done}
+    """Return one JSON document with the verdicts on all figures and tables, and how they were obtained."""
+    verdicts = {each.figure.name: [judgement.as_dict() for judgement in each.judgements] for each in done}
     return json.dumps({"about": dict(about), "verdicts": verdicts}, indent=1) + "\n"
 
 
-def to_svg(figure: Figure) -> bytes:
-    """Return a figure as an SVG file, the same for the same figure."""
+def to_svg(figure: MplFigure) -> bytes:
+    """Render a figure as SVG, reproducibly."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()

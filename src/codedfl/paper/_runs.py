@@ -1,29 +1,27 @@
-"""Training runs as data: what a figure asks for, and what is kept of each run."""
+"""Training runs as data: the run that a figure asks for, and the record of its outcome."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from hashlib import sha256
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from codedfl.experiment import Comparison, Config
 from codedfl.paper._setups import Setup, changed
 
-FORMAT = 1
-"""Raised when what a record means has changed, so that older records are not used."""
-
 SERIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "SCFL": ("scfl", {}),
-    "SCFL (b=32)": ("scfl-fixed", {"options.scfl-fixed.batch": 32}),
-    "FedAvg": ("fedavg", {"coding.noise_variance": 0.0}),
+    "SCFL (b=32)": ("scfl-fixed", {"options__scfl-fixed__batch": 32}),
+    "FedAvg": ("fedavg", {"coding__noise_variance": 0.0}),
     "DP-CFL": ("dp-cfl", {}),
-    "CodedFedL": ("codedfedl", {"options.codedfedl.noise": True}),
-    "CodedFedL, no noise": ("codedfedl", {"options.codedfedl.noise": False, "coding.noise_variance": 0.0}),
+    "CodedFedL": ("codedfedl", {"options__codedfedl__noise": True}),
+    "CodedFedL, no noise": ("codedfedl", {"options__codedfedl__noise": False, "coding__noise_variance": 0.0}),
 }
-"""The lines of the figures: a scheme and what belongs to it. What a scheme does not use has one value, so that it is run once."""
+"""The series of the figures: a scheme and its parameters. Parameters that a scheme ignores are fixed, so that it is run once."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,11 @@ class Run:
     """One point (or curve) of a figure.
 
     Args:
-        panel: the task, or another name for the panel.
-        series: the line it belongs to.
-        x: where on the horizontal axis.
-        config: the run; its seed is set for every repetition.
-        read_at_s: the simulated time at which the accuracy counts; None for the end.
+        panel: the task, or another name of the panel.
+        series: the line that the point belongs to.
+        x: its position on the horizontal axis.
+        config: the configuration; every repetition sets its own seed.
+        read_at_s: the simulated time at which accuracy is read; None for the end.
     """
 
     panel: str
@@ -49,7 +47,7 @@ class Run:
 
 
 def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None = None, **changes: Any) -> Run:
-    """Return the run of a line of a figure on a task, with some parameters changed.
+    """Return the run of a series on a task, with some parameters changed.
 
     Example:
         >>> from codedfl.paper._setups import DIGITS
@@ -57,7 +55,7 @@ def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None
         ('fedavg',)
     """
     scheme, own = SERIES[series]
-    config = changed(setup.changed(**changes), {**own, "schemes": [scheme]})
+    config = setup.changed(**{**changes, **own, "schemes": [scheme]})
     return Run(setup.name, series, x, config, read_at_s)
 
 
@@ -68,10 +66,10 @@ class Point:
     Args:
         round: rounds completed.
         time_s: simulated training time.
-        charged_s: the same with encoding and coded upload charged.
+        charged_s: simulated time including encoding and coded upload.
         accuracy: test accuracy of the model that the scheme returns.
-        last_accuracy: that of the last iterate.
-        gap: training loss above the optimum, a sample.
+        last_accuracy: test accuracy of the last iterate.
+        gap: training loss above the optimum, per sample.
     """
 
     round: int
@@ -82,35 +80,38 @@ class Point:
     gap: float
 
 
+Ended = Literal["completed", "diverged"]
+
+
 @dataclass(frozen=True)
 class Record:
-    """What is kept of a run.
+    """The outcome of a run.
 
     Args:
         config: the configuration, with seed and step size.
         status: ``completed`` or ``diverged``.
-        message: what happened, when it did not complete.
+        message: what happened if it did not complete.
         stragglers: expected share of devices that miss a round.
         centralised: accuracy of the centralised optimum.
         dimension: features ``d``.
         outputs: number of classes ``o``.
         coded_bytes: coded upload of all devices.
-        training_bytes: received from all devices during training.
-        wall_time_s: real time of the run.
-        curve: evaluations along it.
+        training_bytes: uploads of all devices during training.
+        wall_time_s: wall-clock time of the run.
+        curve: its evaluations.
     """
 
     config: dict[str, Any]
-    status: str
+    status: Ended
     message: str
-    stragglers: float
+    stragglers: Annotated[float, Field(ge=0, le=1)]
     centralised: float
-    dimension: int
-    outputs: int
-    coded_bytes: float
-    training_bytes: float
+    dimension: Annotated[int, Field(ge=1)]
+    outputs: Annotated[int, Field(ge=1)]
+    coded_bytes: Annotated[float, Field(ge=0)]
+    training_bytes: Annotated[float, Field(ge=0)]
     wall_time_s: float
-    curve: tuple[Point, ...]
+    curve: Annotated[tuple[Point, ...], Field(min_length=1)]
 
     @property
     def scale(self) -> float:
@@ -122,19 +123,19 @@ class Record:
         return max((p for p in self.curve if time_s is None or p.time_s <= time_s + 1e-6), key=lambda p: p.round)
 
     def accuracy(self, time_s: float | None = None) -> float:
-        """Return the accuracy at a simulated time. A run that has diverged has a model that guesses."""
+        """Return the accuracy at a simulated time; a run that diverged counts as guessing."""
         value = self.at(time_s).accuracy
         return 1 / self.outputs if self.status == "diverged" or not math.isfinite(value) else value
 
     @classmethod
     def of(cls, comparison: Comparison) -> Record:
-        """Keep what matters of a comparison with one scheme."""
+        """Extract the record of a comparison with one scheme."""
         (result,) = comparison.results
         ledger = result.progress.ledger
         reference = comparison.evaluator.reference
         return cls(
             config=comparison.config.model_dump(mode="json"),
-            status=result.status,
+            status=cast(Ended, result.status),
             message=result.message,
             stragglers=float(1 - result.prepared.device.arrivals.probability.mean()),
             centralised=reference.score if reference else math.nan,
@@ -150,28 +151,33 @@ class Record:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Record:
-        """Read what `as_dict` wrote."""
-        return cls(**{**values, "curve": tuple(Point(**point) for point in values["curve"])})
+        """Parse and validate what `as_dict` returned.
+
+        Raises:
+            ValueError: naming a field whose value cannot be.
+        """
+        try:
+            record = _validator().validate_python(values)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+        if not 0 < record.scale < math.inf:
+            raise ValueError(f"step size = {record.scale}")
+        for point in record.curve:
+            for accuracy in (point.accuracy, point.last_accuracy):
+                if not (0 <= accuracy <= 1 or (record.status == "diverged" and math.isnan(accuracy))):
+                    raise ValueError(f"accuracy = {accuracy} in round {point.round}")
+        return record
 
 
-def content_key(kind: str, config: Config) -> str:
-    """Return a name for what a configuration determines: equal for equal configurations, wherever the data lies.
-
-    Example:
-        >>> content_key("run", Config()) == content_key("run", Config(data={"data_dir": "/elsewhere"}))
-        True
-        >>> content_key("run", Config()) == content_key("run", Config(seed=1))
-        False
-    """
-    values = config.model_dump(mode="json")
-    values["data"]["data_dir"] = ""
-    text = json.dumps([FORMAT, kind, values], sort_keys=True)
-    return sha256(text.encode()).hexdigest()[:32]
+@cache
+def _validator() -> TypeAdapter[Record]:
+    return TypeAdapter(Record)
 
 
 def with_seed(config: Config, seed: int) -> Config:
@@ -182,8 +188,3 @@ def with_seed(config: Config, seed: int) -> Config:
 def with_scale(config: Config, scale: float) -> Config:
     """Return the same run with a given step size."""
     return changed(config, {"learning_rate.scale": scale})
-
-
-def with_data_dir(config: Config, folder: str) -> Config:
-    """Return the same run on data that lies elsewhere."""
-    return changed(config, {"data.data_dir": folder})

@@ -1,4 +1,4 @@
-"""The learning tasks of Sec. VI-A with the parameters printed there, and a small one for a quick look."""
+"""The learning tasks of Sec. VI-A with the parameters printed there, and a small task for the quick version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from codedfl.errors import InputError
 from codedfl.experiment import Config, load_config
 
 Quirk = Literal["model-server-batch", "mnist-deadline", "printed-sensitivities"]
-"""Where the paper leaves a choice (its sections and tables disagree), the other one by name."""
+"""Names of alternative readings where the sections and tables of the paper disagree."""
 
 QUIRKS: Mapping[Quirk, str] = {
     "model-server-batch": "b_s as large as the server's MAC rate allows (768 on MNIST) instead of the printed 499 and 562",
@@ -19,7 +19,7 @@ QUIRKS: Mapping[Quirk, str] = {
 }
 
 STEP_SIZES = (0.125, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4)
-"""The grid of eta_0 * L, one for all schemes and settings."""
+"""The grid of eta_0 * L, the same for all schemes and settings."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Setup:
     """A task to reproduce figures on.
 
     Args:
-        name: by which files and tables call it.
-        title: by which pictures call it.
+        name: its name in files and tables.
+        title: its name in pictures.
         config: its parameters, with SCFL as the only scheme.
     """
 
@@ -47,7 +47,7 @@ class Setup:
 
 
 def changed(config: Config, changes: Mapping[str, Any]) -> Config:
-    """Return a configuration with some fields (``section.key``) changed, and checked again."""
+    """Return a validated configuration with some fields (``section.key``) changed."""
     return load_config(overrides=[*_flat(config.model_dump()), *changes.items()])
 
 
@@ -66,6 +66,7 @@ _SHARED: dict[str, Any] = {
     "training.evaluations": 50,
     "training.workers": 1,
     "learning_rate.grid": STEP_SIZES,
+    "learning_rate.only_stable": False,  # so that published numbers stay what they are; `--quirk stable-steps` leaves them out
 }
 
 _PAPER: dict[str, Any] = {
@@ -139,9 +140,9 @@ class Scope:
     """How much to reproduce.
 
     Args:
-        quick: a reduced version on the embedded ``digits`` instead of MNIST and CIFAR-10.
-        seeds: one repetition of everything for each.
-        quirks: where the paper contradicts itself, which of its other versions to take.
+        quick: whether to use the embedded ``digits`` instead of MNIST and CIFAR-10.
+        seeds: seeds of the repetitions.
+        quirks: alternative readings to use where the paper contradicts itself.
 
     Example:
         >>> [setup.name for setup in Scope(quick=True).setups], [setup.name for setup in Scope().setups]
@@ -154,15 +155,15 @@ class Scope:
 
     def __post_init__(self) -> None:
         if not self.seeds:
-            raise InputError("--seeds = 0 must be 1 or more.")
+            raise InputError("seeds = () must have one seed or more.")
 
     @property
     def setups(self) -> tuple[Setup, ...]:
-        """The tasks, as the quirks have them."""
+        """The tasks, with quirks applied."""
         return (DIGITS,) if self.quick else (self._quirky(MNIST), self._quirky(CIFAR10))
 
     def only(self, setup: Setup) -> Setup:
-        """Return the task of a figure that has one task alone."""
+        """Return the task of a figure that has only one."""
         return DIGITS if self.quick else self._quirky(setup)
 
     def _quirky(self, setup: Setup) -> Setup:

@@ -1,15 +1,17 @@
-"""Table lambda (Appendix): total reward and noise for values of lambda, with both mechanisms, beside the printed values."""
+"""Table lambda (appendix): total reward and noise by lambda for both mechanisms, next to the printed values."""
 
 from __future__ import annotations
 
 import math
 
+import pandas as pd
+
 from codedfl.incentive import DeviceTraits, design_contract, stackelberg_for_lambda, table_sensitivities
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
+from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Row, Table, Tables
+from codedfl.paper._tables import Row, Tables, where
 
 DEVICES, CODED_SAMPLES = 20, 10_000
 
@@ -25,7 +27,7 @@ PRINTED = (
 
 
 def lambda_rows() -> list[Row]:
-    """Compute the table with the sensitivities and the leader that its numbers were made with."""
+    """Compute the table with the sensitivities and the leader behind the printed numbers."""
     sensitivity = table_sensitivities(DEVICES)
     rows: list[Row] = []
     for reward, weight, noise, game_weight, game_noise in PRINTED:
@@ -52,13 +54,13 @@ def lambda_rows() -> list[Row]:
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
     """Return the table."""
-    return {"points": Table([{"panel": row["mechanism"], **row} for row in lambda_rows()])}
+    return {"points": pd.DataFrame([{"panel": row["mechanism"], **row} for row in lambda_rows()])}
 
 
 def _noise_agrees(tables: Tables, panel: str) -> list[Evidence]:
     return [
         exactly(f"lambda = {row['lambda']:g}: sigma^2 = {row['noise_variance']}", bool(row["agrees"]))
-        for row in tables["points"].where(panel=panel)
+        for row in where(tables["points"], panel=panel).to_dict("records")
     ]
 
 
@@ -68,17 +70,16 @@ def _reward_agrees(tables: Tables, panel: str) -> list[Evidence]:
             f"lambda = {row['lambda']:g}: total reward {row['total_reward']:.2f}, printed {row['printed_total_reward']}",
             abs(float(row["total_reward"]) - float(row["printed_total_reward"])) < 0.5,
         )
-        for row in tables["points"].where(panel=panel)
+        for row in where(tables["points"], panel=panel).to_dict("records")
     ]
 
 
 def _smaller_pays_more(tables: Tables, panel: str) -> list[Evidence]:
-    rows = sorted(tables["points"].where(panel=panel), key=lambda row: float(row["lambda"]))
-    rewards = [float(row["total_reward"]) for row in rows]
-    return [exactly("total reward falls as lambda grows", rewards == sorted(rewards, reverse=True))]
+    rewards = where(tables["points"], panel=panel).sort_values("lambda")["total_reward"]
+    return [exactly("total reward falls as lambda grows", rewards.is_monotonic_decreasing)]
 
 
-TABLE_LAMBDA = Item(
+TABLE_LAMBDA = Figure(
     name="table-lambda",
     title="Total reward, lambda and noise",
     place="Table III (appendix)",

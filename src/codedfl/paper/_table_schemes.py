@@ -1,12 +1,14 @@
-"""Table I: the schemes, read off their own definitions in the code."""
+"""Table I: properties of the schemes, derived from their definitions in the code."""
 
 from __future__ import annotations
 
+import pandas as pd
+
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._figure import Item
+from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
-from codedfl.paper._tables import Row, Table, Tables
+from codedfl.paper._tables import Row, Tables, where
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.schemes._table import COLUMNS, describe
 from codedfl.training import AllocatedGradient, Idle, Scheme
@@ -17,12 +19,12 @@ PRINTED = {
     "dp-cfl": {"noise": True},
     "scfl": {"noise": True, "mini_batch": True, "periodical": True},
 }
-"""What Table I says about the frameworks that can be read off the code. DP-CFL does no federated training, so its entries on that
-("N/A", and no mini-batches) are about how its authors train at the server."""
+"""The entries of Table I that the code can confirm. DP-CFL does no federated training, so its entries on that ("N/A", and no
+mini-batches) describe how its authors train at the server."""
 
 
 def properties(scheme: Scheme) -> dict[str, bool]:
-    """Return what Table I asks about a scheme."""
+    """Return the properties of a scheme that Table I lists."""
     found = {"noise": scheme.upload is not None and scheme.upload.noise}
     match scheme.device:
         case Idle():
@@ -34,25 +36,31 @@ def properties(scheme: Scheme) -> dict[str, bool]:
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
-    """Return the composition of every scheme, and what Table I prints beside what the code does."""
+    """Return the composition of every scheme, and the entries of Table I next to those of the code."""
     schemes = {name: make_scheme(name) for name in SCHEMES}
     composition: list[Row] = [dict(zip(COLUMNS, describe(scheme), strict=True)) for scheme in schemes.values()]
     compared: list[Row] = [
-        {"scheme": name, "property": what, "printed": value, "code": properties(schemes[name])[what]}
+        {
+            "panel": "schemes",
+            "scheme": name,
+            "property": what,
+            "printed": value,
+            "code": properties(schemes[name])[what],
+        }
         for name, printed in PRINTED.items()
         for what, value in printed.items()
     ]
-    return {"schemes": Table(composition), "points": Table([{"panel": "schemes", **row} for row in compared])}
+    return {"schemes": pd.DataFrame(composition), "points": pd.DataFrame(compared)}
 
 
 def _agrees(tables: Tables, panel: str) -> list[Evidence]:
     return [
         exactly(f"{row['scheme']}: {row['property']} is {row['printed']}", row["printed"] == row["code"])
-        for row in tables["points"].where(panel=panel)
+        for row in where(tables["points"], panel=panel).to_dict("records")
     ]
 
 
-TABLE_SCHEMES = Item(
+TABLE_SCHEMES = Figure(
     name="table-schemes",
     title="Comparison of coded federated learning frameworks",
     place="Table I",

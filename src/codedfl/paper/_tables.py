@@ -1,150 +1,91 @@
-"""Tables of numbers behind the figures: what goes to CSV, and what claims and pictures are made from."""
+"""Tables of numbers behind the figures: they go to CSV, and claims and pictures are made from them."""
 
 from __future__ import annotations
 
-import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import stats
 
 from codedfl.typing import FloatArray
 
-if TYPE_CHECKING:
-    from codedfl.paper._executor import Outcomes
+Row = Mapping[str, Any]
+Tables = Mapping[str, pd.DataFrame]
 
-Value = str | int | float | bool
-Row = Mapping[str, Value]
+CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows with the same columns.
+def where(table: pd.DataFrame, **values: Any) -> pd.DataFrame:
+    """Return the rows that have these values."""
+    for name, value in values.items():
+        table = table[table[name] == value]
+    return table
 
-    Args:
-        rows: the rows, in order.
+
+def column(table: pd.DataFrame, name: str, **values: Any) -> FloatArray:
+    """Return a column of the rows that have these values.
+
+    Raises:
+        KeyError: if there is no such row.
 
     Example:
-        >>> table = Table([{"x": 1, "y": 0.25}, {"x": 2, "y": 1 / 3}])
-        >>> print(table.to_csv().strip())
+        >>> table = pd.DataFrame([{"series": "SCFL", "y": 1}, {"series": "FedAvg", "y": 2}])
+        >>> column(table, "y", series="FedAvg")
+        array([2.])
+    """
+    found = where(table, **values)
+    if found.empty:
+        raise KeyError(f"no row has {values}")
+    return found[name].to_numpy(float)
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Write a table as CSV, floating-point numbers to six digits; a table without rows is an empty file.
+
+    Example:
+        >>> print(to_csv(pd.DataFrame([{"x": 1, "y": 0.25}, {"x": 2, "y": 1 / 3}])).strip())
         x,y
         1,0.25
         2,0.333333
-        >>> [float(y) for y in table.column("y", x=1)]
-        [0.25]
     """
-
-    rows: Sequence[Row]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
-
-    def where(self, **values: Value) -> Table:
-        """Return the rows that have these values."""
-        return Table([row for row in self.rows if all(row[name] == value for name, value in values.items())])
-
-    def column(self, name: str, **values: Value) -> FloatArray:
-        """Return one column of the rows that have these values."""
-        found = [row[name] for row in self.where(**values)]
-        if not found:
-            raise KeyError(f"no row has {values}")
-        return np.array(found, float)
-
-    def distinct(self, name: str) -> list[Value]:
-        """Return the values of a column, each once, in the order of their first appearance."""
-        return list(dict.fromkeys(row[name] for row in self.rows))
-
-    def to_csv(self) -> str:
-        """Write the rows as CSV, floating-point numbers to six digits."""
-        if not self.rows:
-            return ""
-        out = io.StringIO()
-        writer = csv.DictWriter(out, list(self.rows[0]), lineterminator="\n")
-        writer.writeheader()
-        for row in self.rows:
-            writer.writerow({key: f"{v:.6g}" if isinstance(v, float) else v for key, v in row.items()})
-        return out.getvalue()
-
-    @classmethod
-    def from_csv(cls, text: str) -> Table:
-        r"""Read what `to_csv` wrote.
-
-        Example:
-            >>> Table.from_csv("series,x,chosen\nSCFL,0.5,True\n").rows
-            [{'series': 'SCFL', 'x': 0.5, 'chosen': True}]
-        """
-        return cls([{name: _value(word) for name, word in row.items()} for row in csv.DictReader(io.StringIO(text))])
+    return "" if table.empty else table.to_csv(index=False, float_format="%.6g", na_rep="nan", lineterminator="\n")
 
 
-def _value(word: str) -> Value:
-    if word in ("True", "False"):
-        return word == "True"
-    for number in (int, float):
-        with suppress(ValueError):
-            return number(word)
-    return word
+def read_csv(text: str) -> pd.DataFrame:
+    r"""Read a table that `to_csv` wrote.
+
+    Example:
+        >>> read_csv("series,x,chosen\nSCFL,0.5,True\n").to_dict("records")
+        [{'series': 'SCFL', 'x': 0.5, 'chosen': True}]
+    """
+    if not text:
+        return pd.DataFrame()
+    return pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=["nan"])
 
 
-Tables = Mapping[str, Table]
+def interval(values: FloatArray) -> tuple[float, float, float]:
+    """Return the mean and its 95% interval by Student's t; of a single value, the value.
+
+    Example:
+        >>> [round(x, 3) for x in interval(np.array([1.0, 2.0, 3.0]))]
+        [2.0, -0.484, 4.484]
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, mean, mean
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return mean, mean - half, mean + half
 
 
-def points_table(outcomes: Outcomes) -> Table:
-    """Return one row for each run and seed, with its accuracy at the time that counts."""
-    rows: list[Row] = []
-    for run, records in outcomes.records.items():
-        for seed, record in zip(outcomes.seeds, records, strict=True):
-            point = record.at(run.read_at_s)
-            rows.append(
-                {
-                    "panel": run.panel,
-                    "series": run.series,
-                    "x": run.x,
-                    "seed": seed,
-                    "accuracy": record.accuracy(run.read_at_s),
-                    "last_accuracy": point.last_accuracy,
-                    "loss_gap": point.gap,
-                    "time_s": point.time_s,
-                    "stragglers": record.stragglers,
-                    "step_size": record.scale,
-                    "status": record.status,
-                }
-            )
-    return Table(rows)
-
-
-def steps_table(outcomes: Outcomes) -> Table:
-    """Return how the step size of each run was chosen: one row for each candidate."""
-    return Table(
-        [
-            {
-                "panel": run.panel,
-                "series": run.series,
-                "x": run.x,
-                "step_size": trial.scale,
-                "validation_accuracy": trial.score,
-                "chosen": trial.scale == choice.scale,
-            }
-            for run, choice in outcomes.choices.items()
-            for trial in choice.trials
-        ]
-    )
-
-
-def summary_table(points: Table, value: str = "accuracy", by: Iterable[str] = ("panel", "series", "x")) -> Table:
-    """Return the mean over seeds with its 95% interval."""
-    from codedfl.paper._claims import interval
-
+def summary_table(
+    points: pd.DataFrame, value: str = "accuracy", by: Iterable[str] = ("panel", "series", "x")
+) -> pd.DataFrame:
+    """Return the mean of a column over seeds with its 95% interval, one row per group in order of appearance."""
     names = list(by)
-    groups: dict[tuple[Value, ...], list[float]] = {}
-    for row in points:
-        groups.setdefault(tuple(row[name] for name in names), []).append(float(row[value]))
-    rows = []
-    for key, values in groups.items():
-        mean, low, high = interval(np.array(values))
-        rows.append(
-            {**dict(zip(names, key, strict=True)), "mean": mean, "low": low, "high": high, "seeds": len(values)}
-        )
-    return Table(rows)
+    rows = [
+        (*key, *interval(group.to_numpy(float)), len(group)) for key, group in points.groupby(names, sort=False)[value]
+    ]
+    return pd.DataFrame(rows, columns=[*names, "mean", "low", "high", "seeds"])

@@ -5,23 +5,26 @@ from typing import Any
 
 import pytest
 
-from codedfl.paper import ITEMS, Item, Outcomes, Scope
+from codedfl.paper import FIGURES, Figure, Outcomes, Scope
+from codedfl.paper._cache import content_key
 from codedfl.paper._claims import Verdict
 from codedfl.paper._executor import require_data
 from codedfl.paper._fig_incentive import HALF
 from codedfl.paper._fig_tau import GOOD
-from codedfl.paper._jobs import MEASURES
+from codedfl.paper._figure import points_table, steps_table
 from codedfl.paper._overhead import OVERHEAD, runs
-from codedfl.paper._runs import Run, content_key
+from codedfl.paper._runs import Run
 from codedfl.paper._setups import CIFAR10, MNIST
 from codedfl.paper._table_lambda import TABLE_LAMBDA, lambda_rows
 from codedfl.paper._table_schemes import PRINTED, TABLE_SCHEMES
-from tests.paper.made_up import World, made_up, record
+from codedfl.paper._tables import where
+from codedfl.training import StepSizeChoice, Trial
+from tests.paper.made_up import World, made_up, record, small_run
 
 QUICK, FULL = Scope(quick=True), Scope()
 SCOPES = pytest.mark.parametrize("scope", [QUICK, FULL], ids=["quick", "full"])
-EVERY_ITEM = pytest.mark.parametrize("item", ITEMS.values(), ids=list(ITEMS))
-FIGURES = [name for name in ITEMS if name.startswith("fig-")]
+EVERY_FIGURE = pytest.mark.parametrize("figure", FIGURES.values(), ids=list(FIGURES))
+TRAINED = [name for name in FIGURES if name.startswith("fig-")]
 RANKS = {
     "SCFL": 0.95,
     "SCFL (b=32)": 0.93,
@@ -81,66 +84,65 @@ COMPUTED = {"every device's own contract item is its best", "no device's utility
 """Claims that are about formulas and hold in every world."""
 
 
-@EVERY_ITEM
-def test_an_item_says_what_and_where_it_is_and_what_is_claimed(item: Item) -> None:
-    assert item.title
-    assert item.place
-    assert item.claims
-    assert len({claim.text for claim in item.claims}) == len(item.claims)
-    assert ITEMS[item.name] is item
-    if item.measured(QUICK):
-        assert item.name in MEASURES
+@EVERY_FIGURE
+def test_a_figure_says_what_and_where_it_is_and_what_is_claimed(figure: Figure) -> None:
+    assert figure.title
+    assert figure.place
+    assert figure.claims
+    assert len({claim.text for claim in figure.claims}) == len(figure.claims)
+    assert FIGURES[figure.name] is figure
+    assert bool(figure.measured(QUICK)) == (figure.measurement is not None)
 
 
 def test_names_places_and_titles_are_unique() -> None:
     for words in (
-        [item.name for item in ITEMS.values()],
-        [item.place for item in ITEMS.values()],
-        [item.title for item in ITEMS.values()],
+        [figure.name for figure in FIGURES.values()],
+        [figure.place for figure in FIGURES.values()],
+        [figure.title for figure in FIGURES.values()],
     ):
         assert len(set(words)) == len(words) == 11
 
 
 def test_figures_2_to_8_and_the_tables_are_all_there() -> None:
-    places = {item.place for item in ITEMS.values()}
+    places = {figure.place for figure in FIGURES.values()}
     assert {f"Fig. {number}" for number in range(2, 9)} <= places
     assert {"Table I", "Table III (appendix)", "Sec. VI-B", "Remark 1"} <= places
 
 
 @SCOPES
-@EVERY_ITEM
-def test_runs_are_stated_without_data(item: Item, scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+@EVERY_FIGURE
+def test_runs_are_stated_without_data(figure: Figure, scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codedfl.data._registry.load_named", None)
-    found = item.runs(scope)
+    found = figure.runs(scope)
     assert all(len(run.config.schemes) == 1 for run in found)
     assert len({(run.panel, run.series, run.x) for run in found}) == len(found)
     assert len(set(found)) == len(found)
-    datasets = {run.config.data.dataset for run in found} | {config.data.dataset for config in item.measured(scope)}
+    datasets = {run.config.data.dataset for run in found} | {config.data.dataset for config in figure.measured(scope)}
     assert datasets <= ({"digits"} if scope.quick else {"mnist", "cifar10-vgg"})
-    assert bool(datasets) == (item.name not in {"table-lambda", "table-schemes"})
+    assert bool(datasets) == (figure.name not in {"table-lambda", "table-schemes"})
     if scope.quick:
         require_data(datasets, "nowhere")
 
 
-@EVERY_ITEM
-def test_every_run_searches_its_step_size(item: Item) -> None:
-    assert all(run.config.learning_rate.scale == "grid" for run in item.runs(FULL))
+@EVERY_FIGURE
+def test_every_run_searches_its_step_size(figure: Figure) -> None:
+    assert all(run.config.learning_rate.scale == "grid" for run in figure.runs(FULL))
 
 
 def test_figures_share_runs() -> None:
     """The books of SCFL are those of Fig. 3, and FedAvg without incentive is one run for all rewards."""
-    convergence_runs, overhead_runs = (ITEMS[name].runs(FULL) for name in ("fig-convergence", "overhead"))
+    convergence_runs, overhead_runs = (FIGURES[name].runs(FULL) for name in ("fig-convergence", "overhead"))
     assert set(overhead_runs) <= set(convergence_runs)
-    fedavg = [run for run in ITEMS["fig-incentive"].runs(FULL) if run.series == "no incentive (FedAvg)"]
+    fedavg = [run for run in FIGURES["fig-incentive"].runs(FULL) if run.series == "no incentive (FedAvg)"]
     assert len({content_key("train", run.config) for run in fedavg}) == 2 < len(fedavg)
-    elsewhere = {content_key("train", run.config) for name in FIGURES for run in ITEMS[name].runs(FULL)}
-    assert {content_key("train", run.config) for run in ITEMS["limits"].runs(FULL)} <= elsewhere
+    elsewhere = {content_key("train", run.config) for name in TRAINED for run in FIGURES[name].runs(FULL)}
+    assert {content_key("train", run.config) for run in FIGURES["limits"].runs(FULL)} <= elsewhere
 
 
 @pytest.mark.parametrize("scope", [QUICK, FULL, Scope(seeds=(3,))], ids=["quick", "full", "one-seed"])
 @pytest.mark.parametrize("name", WORLDS)
 def test_where_the_paper_is_right_its_claims_are_confirmed(name: str, scope: Scope) -> None:
-    done = made_up(ITEMS[name], scope, WORLDS[name])
+    done = made_up(FIGURES[name], scope, WORLDS[name])
     assert {judgement.verdict for judgement in done.judgements} == {"confirmed"}
 
 
@@ -152,7 +154,7 @@ def test_where_everything_is_upside_down_no_claim_is_confirmed(name: str, scope:
     def upside_down(run: Run) -> float:
         return 1 - WORLDS[name](run) + (0.05 if run.series == "FedAvg" and name == "fig-convergence" else 0.0)
 
-    done = made_up(ITEMS[name], scope, upside_down, protection=-0.3)
+    done = made_up(FIGURES[name], scope, upside_down, protection=-0.3)
     verdicts: dict[str, set[Verdict]] = {}
     for judgement in done.judgements:
         verdicts.setdefault(judgement.claim, set()).add(judgement.verdict)
@@ -163,18 +165,18 @@ def test_where_everything_is_upside_down_no_claim_is_confirmed(name: str, scope:
 
 @pytest.mark.parametrize("name", [*WORLDS, "table-lambda", "table-schemes", "overhead"])
 def test_every_claim_is_judged_in_the_full_version(name: str) -> None:
-    done = made_up(ITEMS[name], FULL, WORLDS.get(name, lambda _: 0.9))
+    done = made_up(FIGURES[name], FULL, WORLDS.get(name, lambda _: 0.9))
     judged = {judgement.claim for judgement in done.judgements}
-    assert judged == {claim.text for claim in ITEMS[name].claims}
+    assert judged == {claim.text for claim in FIGURES[name].claims}
     assert all(judgement.evidence for judgement in done.judgements)
     json.dumps([judgement.as_dict() for judgement in done.judgements], allow_nan=False)
-    for claim in ITEMS[name].claims:
+    for claim in FIGURES[name].claims:
         panels = [judgement.panel for judgement in done.judgements if judgement.claim == claim.text]
         assert set(panels) == set(claim.panels or panels)
 
 
 def test_a_plateau_that_goes_on_rising_is_none() -> None:
-    done = made_up(ITEMS["fig-tradeoff"], FULL, lambda run: 0.9 - 0.02 * (10 - run.x))
+    done = made_up(FIGURES["fig-tradeoff"], FULL, lambda run: 0.9 - 0.02 * (10 - run.x))
     (found,) = [each for each in done.judgements if "plateaus" in each.claim]
     assert (found.panel, found.verdict) == ("cifar10", "not confirmed")
 
@@ -182,10 +184,10 @@ def test_a_plateau_that_goes_on_rising_is_none() -> None:
 @pytest.mark.parametrize("quirk", ["printed", "table"])
 def test_the_sensitivities_follow_the_quirk(quirk: str) -> None:
     scope = Scope(quirks=frozenset({"printed-sensitivities"}) if quirk == "printed" else frozenset())
-    asked = [run.config.incentive for run in ITEMS["fig-incentive"].runs(scope)]
+    asked = [run.config.incentive for run in FIGURES["fig-incentive"].runs(scope)]
     assert {own.sensitivity for own in asked if own.mechanism != "none"} == {quirk}
-    menu = made_up(ITEMS["fig-incentive"], scope, incentive).tables["menu"]
-    (own,) = menu.where(device=20, item=1)
+    menu = made_up(FIGURES["fig-incentive"], scope, incentive).tables["menu"]
+    (own,) = where(menu, device=20, item=1).to_dict("records")
     # utility = reward - mu * epsilon, with mu = 1 + 0.02 * 20 or 1 + 0.02 * 19
     sensitivity = (float(own["reward"]) - float(own["utility"])) / float(own["budget"])
     assert sensitivity == pytest.approx(1.4 if quirk == "printed" else 1.38)
@@ -224,11 +226,11 @@ def test_the_code_agrees_with_table_1() -> None:
     (judgement,) = done.judgements
     assert judgement.verdict == "confirmed"
     assert judgement.findings == "10/0/0"
-    code = {(row["scheme"], row["property"]): row["code"] for row in done.tables["points"]}
+    code = {(row["scheme"], row["property"]): row["code"] for row in done.tables["points"].to_dict("records")}
     assert {scheme for (scheme, what), value in code.items() if what == "noise" and value} == {"dp-cfl", "scfl"}
     assert {scheme for (scheme, what), value in code.items() if what == "periodical" and value} == {"scfl"}
     assert {scheme for (scheme, what), value in code.items() if what == "mini_batch" and value} == {"codedfedl", "scfl"}
-    assert len(done.tables["schemes"].rows) == 6
+    assert len(done.tables["schemes"]) == 6
 
 
 def test_a_scheme_that_differs_from_table_1_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,21 +250,23 @@ def overhead_outcomes(scope: Scope, rounds: int) -> Outcomes:
 def test_the_coded_upload_costs_what_the_formula_says() -> None:
     points = OVERHEAD.tables(FULL, overhead_outcomes(FULL, 2000))["points"]
     for setup, mib in ((MNIST, 76.29), (CIFAR10, 156.25)):
-        (row,) = points.where(panel=setup.name, what="coded features of one device")
+        (row,) = where(points, panel=setup.name, what="coded features of one device").to_dict("records")
         assert row["mib"] == pytest.approx(mib, abs=0.005)
         assert row["bytes"] == 4 * 10_000 * (2000 if setup is MNIST else 4096)
         assert float(row["mb"]) == pytest.approx(float(row["bytes"]) / 1e6)
-        (labels,) = points.where(panel=setup.name, what="coded labels of one device")
+        (labels,) = where(points, panel=setup.name, what="coded labels of one device").to_dict("records")
         assert labels["bytes"] == 4 * 10_000 * 10
 
 
 def test_updates_cost_what_the_rounds_cost() -> None:
     points = OVERHEAD.tables(FULL, overhead_outcomes(FULL, 1333))["points"]
-    (updates,) = points.where(panel="cifar10", what="updates of one device that always arrives")
+    (updates,) = where(points, panel="cifar10", what="updates of one device that always arrives").to_dict("records")
     assert updates["bytes"] == 4 * 4096 * 10 * 1333
     assert int(float(updates["mib"])) == 208, "as printed"
-    (charged,) = points.where(panel="cifar10", what="updates of all devices that arrived, as charged")
-    (coded,) = points.where(panel="cifar10", what="coded upload of all devices, as charged")
+    (charged,) = where(points, panel="cifar10", what="updates of all devices that arrived, as charged").to_dict(
+        "records"
+    )
+    (coded,) = where(points, panel="cifar10", what="coded upload of all devices, as charged").to_dict("records")
     assert (coded["bytes"], charged["bytes"]) == (1e6, 2e6)
 
 
@@ -272,17 +276,48 @@ def test_overhead_is_not_judged_where_nothing_is_printed() -> None:
 
 def test_a_direction_grows_by_the_step_times_its_eigenvalue_in_every_step() -> None:
     """Runs have eta = 0.5 / L, and the made-up limits L = 1000, an eigenvalue of -2 and 5000 steps."""
-    points = made_up(ITEMS["limits"], QUICK, protection=-1.0).tables["points"]
-    assert set(points.column("e_foldings")) == {0.5 / 1000 * 5000 * 2}
-    assert set(points.column("limit_accuracy")) == {0.1}
-    assert not points.column("stable").any()
+    points = made_up(FIGURES["limits"], QUICK, protection=-1.0).tables["points"]
+    assert set(points["e_foldings"]) == {0.5 / 1000 * 5000 * 2}
+    assert set(points["limit_accuracy"]) == {0.1}
+    assert not points["stable"].any()
 
 
 def test_a_limit_that_does_not_exist_is_not_compared_with_the_optimum() -> None:
-    done = made_up(ITEMS["limits"], QUICK, protection=-1.0)
+    done = made_up(FIGURES["limits"], QUICK, protection=-1.0)
     assert {each.claim for each in done.judgements} == {
         "with decreasing steps SCFL converges",
         "adding stronger noise degrades the learned model",
     }
-    assert done.tables["limits"].rows == []
-    assert done.figure() is not None
+    assert done.tables["limits"].empty
+    assert done.draw() is not None
+
+
+def outcomes() -> Outcomes:
+    whole, early = small_run("SCFL", 1.0), small_run("DP-CFL", 2.0)
+    early = type(early)(early.panel, early.series, early.x, early.config, read_at_s=25.0)
+    choice = StepSizeChoice(0.5, (Trial(0.25, 0.8, 1.0), Trial(0.5, 0.9, 0.5)))
+    return Outcomes(
+        (4, 7),
+        {whole: (record(0.9), record(0.8, status="diverged")), early: (record(0.6), record(0.4))},
+        {whole: choice, early: choice},
+    )
+
+
+def test_points_have_the_accuracy_at_the_time_that_counts() -> None:
+    first, diverged, early, other = points_table(outcomes()).to_dict("records")
+    assert (first["series"], first["x"], first["seed"], first["accuracy"]) == ("SCFL", 1.0, 4, 0.9)
+    assert (diverged["seed"], diverged["status"], diverged["accuracy"]) == (7, "diverged", 0.1)
+    assert (early["time_s"], other["time_s"], other["seed"]) == (20.0, 20.0, 7)
+    assert early["accuracy"] == pytest.approx(0.6 * 0.75)
+    assert other["accuracy"] == pytest.approx(0.4 * 0.75)
+    assert (first["time_s"], first["loss_gap"], first["step_size"], first["stragglers"]) == (40.0, 0.2, 0.5, 0.3)
+    assert first["last_accuracy"] == pytest.approx(0.89)
+    assert first["panel"] == "digits"
+
+
+def test_step_sizes_have_a_row_for_each_candidate() -> None:
+    rows = steps_table(outcomes()).to_dict("records")
+    assert [(row["series"], row["step_size"], row["chosen"]) for row in rows] == [
+        (series, scale, scale == 0.5) for series in ("SCFL", "DP-CFL") for scale in (0.25, 0.5)
+    ]
+    assert [row["validation_accuracy"] for row in rows] == [0.8, 0.9, 0.8, 0.9]
