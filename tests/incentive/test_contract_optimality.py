@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from codedfl.incentive._contract import design_contract
-from codedfl.incentive._gamma import Gamma, PowerLoss, QuarticLoss
-from codedfl.incentive._rewards import marginal_rewards, optimal_rewards
-from codedfl.incentive._roots import find_roots
+from codedfl.incentive._gamma import Gamma, QuarticLoss
+from codedfl.incentive._menu import marginal_rewards, optimal_rewards
+from codedfl.incentive._pooling import _roots
 from codedfl.incentive._traits import DeviceTraits
+from tests.incentive.losses import PowerLoss
 from tests.reference.contract_p1 import Scalar, Vector, solve_p1, solve_p2
 
 LOSSES: tuple[Gamma, ...] = (QuarticLoss(), QuarticLoss(), PowerLoss(1.0), PowerLoss(1.5, scale=2.0))
@@ -104,7 +105,7 @@ def test_whole_numbers_that_coincide() -> None:
 
 def test_roots_where_functions_jump() -> None:
     jumps = np.array([0.0, 1.0, -3.0, 1e-9, 700.0])
-    found = find_roots(lambda which: lambda x: np.where(x < jumps[which], -1e4, 2.0), jumps - 3.0, jumps + 5.0)
+    found = _roots(lambda x, k: np.where(x < jumps[k], -1e4, 2.0), jumps - 3.0, jumps + 5.0, np.arange(5))
     assert found == pytest.approx(jumps, rel=2e-15, abs=2e-15)
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from codedfl._validation import require_at_least, require_positive
 from codedfl.incentive._gamma import Gamma, QuarticLoss
 from codedfl.incentive._leakage import epsilon_of
-from codedfl.incentive._menu import Menu, distinct_items
+from codedfl.incentive._menu import Menu, distinct_items, marginal_rewards, optimal_rewards
 from codedfl.incentive._pooling import PooledTerms, pool, separate_maximisers
-from codedfl.incentive._rewards import marginal_rewards, optimal_rewards
 from codedfl.incentive._traits import DeviceTraits
 from codedfl.incentive._verification import Verification, verify_items
 from codedfl.typing import FloatArray, IntArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from codedfl.incentive import DeviceTraits, contract_for_budget, printed_sensitivities, table_sensitivities
+from codedfl.incentive import DeviceTraits, contract_for_reward, printed_sensitivities, table_sensitivities
 from codedfl.paper._claims import Claim, Evidence, above, exactly
 from codedfl.paper._drawing import draw_incentive
 from codedfl.paper._executor import Outcomes
@@ -51,7 +51,7 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:
     devices = scope.only(CIFAR10).config.data.devices
     sensitivity = printed_sensitivities(devices) if printed else table_sensitivities(devices)
     coded = scope.only(CIFAR10).config.coding.coded_samples
-    contract = contract_for_budget(DeviceTraits(sensitivity), MENU_REWARD, coded)
+    contract = contract_for_reward(DeviceTraits(sensitivity), MENU_REWARD, coded)
     menu = Table(
         [
             {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import brentq
@@ -13,7 +12,7 @@ from codedfl.errors import InputError
 from codedfl.incentive._contract import Contract, design_contract
 from codedfl.incentive._gamma import Gamma
 from codedfl.incentive._leakage import epsilon_of
-from codedfl.incentive._rewards import marginal_rewards
+from codedfl.incentive._menu import marginal_rewards
 from codedfl.incentive._traits import DeviceTraits
 
 _FARTHEST_LOG_WEIGHT = 230.0  # lambda within 1e-100 .. 1e100
@@ -37,7 +36,7 @@ def most_payable(traits: DeviceTraits, coded_samples: int = 10_000) -> float:
     return float((marginal_rewards(traits.sensitivity[order]) * epsilon_of(hidden, coded_samples)).sum())
 
 
-def contract_for_budget(
+def contract_for_reward(
     traits: DeviceTraits, total_reward: float, coded_samples: int = 10_000, gamma: Gamma | None = None
 ) -> Contract:
     """Return the contract that pays ``total_reward`` in all, with the ``lambda`` that it takes.
@@ -54,8 +53,8 @@ def contract_for_budget(
         InputError: No contract pays that much, or that little.
 
     Example:
-        >>> from codedfl.incentive._sensitivities import table_sensitivities
-        >>> contract = contract_for_budget(DeviceTraits(table_sensitivities(20)), total_reward=100.0)
+        >>> from codedfl.incentive._traits import table_sensitivities
+        >>> contract = contract_for_reward(DeviceTraits(table_sensitivities(20)), total_reward=100.0)
         >>> round(contract.reward_weight), round(contract.total_reward, 6)
         (8765, 100.0)
     """
@@ -81,19 +80,6 @@ def contract_for_budget(
         return design_contract(traits, math.exp(far), coded_samples, gamma)
     log_weight = float(brentq(excess, near, far, xtol=1e-14, rtol=1e-14))
     return design_contract(traits, math.exp(log_weight), coded_samples, gamma)
-
-
-def reward_table(
-    traits: DeviceTraits, total_rewards: Sequence[float], coded_samples: int = 10_000, gamma: Gamma | None = None
-) -> tuple[Contract, ...]:
-    """Return the contract for each of some budgets, as in Table lambda.
-
-    Example:
-        >>> table = reward_table(DeviceTraits([1.0, 1.1]), [5.0, 10.0])
-        >>> [round(row.total_reward, 9) for row in table]
-        [5.0, 10.0]
-    """
-    return tuple(contract_for_budget(traits, reward, coded_samples, gamma) for reward in total_rewards)
 
 
 def _not_payable(total_reward: float, least: float, most: float) -> InputError:
