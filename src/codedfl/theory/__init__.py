@@ -19,6 +19,14 @@ from codedfl.theory._limit import (
 from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
 from codedfl.theory._round import Round
 from codedfl.theory._simulation import SimulatedRuns, simulate_round, simulate_runs
+from codedfl.theory._stability import (
+    RoundParty,
+    StableSteps,
+    least_curvature,
+    mean_round_growth,
+    mean_square_step,
+    stable_steps,
+)
 from codedfl.theory._variance import RoundVariance, best_weight, round_variance
 from codedfl.theory._verification import Check, verify
 
@@ -30,8 +38,10 @@ __all__ = [
     "LimitPoint",
     "Reading",
     "Round",
+    "RoundParty",
     "RoundVariance",
     "SimulatedRuns",
+    "StableSteps",
     "accumulated_descent",
     "arrival_limit_point",
     "best_weight",
@@ -41,8 +51,11 @@ __all__ = [
     "device_drift",
     "gap_bound",
     "largest_residual",
+    "least_curvature",
     "limit_error",
     "limit_point",
+    "mean_round_growth",
+    "mean_square_step",
     "measure_constants",
     "noise_moment",
     "projection_moment",
@@ -52,5 +65,6 @@ __all__ = [
     "server_drift",
     "simulate_round",
     "simulate_runs",
+    "stable_steps",
     "verify",
 ]
