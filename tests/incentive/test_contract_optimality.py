@@ -45,10 +45,11 @@ def solved(gamma: Gamma, case: tuple[Vector, Vector, Vector, int, float]) -> flo
     )[0]
 
 
-def test_against_a_solver_of_the_whole_problem() -> None:
+@pytest.mark.parametrize("instances", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_against_a_solver_of_the_whole_problem(instances: int) -> None:
     rng = np.random.default_rng(4)
     ironed = capped = tied = 0
-    for number in range(200):
+    for number in range(instances):
         gamma = LOSSES[number % len(LOSSES)]
         case = mu, h2, least_noise, coded_samples, weight = instance(rng)
         contract = design_contract(DeviceTraits(mu, h2, least_noise), weight, coded_samples, gamma)
@@ -57,9 +58,9 @@ def test_against_a_solver_of_the_whole_problem() -> None:
         ironed += contract.menu.items < mu.size
         capped += bool((contract.noise_variance <= least_noise * (1 + 1e-9)).any())
         tied += np.unique(mu).size < mu.size
-    assert ironed >= 100
-    assert capped >= 100
-    assert tied >= 30
+    assert ironed >= instances // 2
+    assert capped >= instances // 2
+    assert tied >= 0.15 * instances
 
 
 def test_against_pooling_one_block_at_a_time() -> None:
@@ -77,6 +78,7 @@ def test_against_pooling_one_block_at_a_time() -> None:
     assert merges > 600
 
 
+@pytest.mark.slow
 def test_caps_of_many_devices_with_wide_blocks() -> None:
     """Blocks that end up at a cap but for rounding are at that cap when they are joined with the next."""
     rng = np.random.default_rng(11)

@@ -13,7 +13,7 @@ from codedfl.incentive._contract import Contract, design_contract
 from codedfl.incentive._gamma import Gamma
 from codedfl.incentive._leakage import epsilon_of
 from codedfl.incentive._menu import marginal_rewards
-from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._traits import DeviceTraits, representable, require_representable
 
 _FARTHEST_LOG_WEIGHT = 230.0  # lambda within 1e-100 .. 1e100
 
@@ -58,12 +58,18 @@ def contract_for_reward(
         >>> round(contract.reward_weight), round(contract.total_reward, 6)
         (8765, 100.0)
     """
+    with representable():
+        return _search(traits, total_reward, coded_samples, gamma)
+
+
+def _search(traits: DeviceTraits, total_reward: float, coded_samples: int, gamma: Gamma | None) -> Contract:
     most = most_payable(traits, coded_samples)
     if not (math.isfinite(total_reward) and total_reward > 0) or total_reward > most * (1 + 1e-12):
         raise _not_payable(total_reward, 0.0, most)
 
     def excess(log_weight: float) -> float:
         paid = design_contract(traits, math.exp(log_weight), coded_samples, gamma).total_reward
+        require_representable(total_reward / paid)
         return math.log(paid / total_reward)
 
     start = math.log(coded_samples)

@@ -86,7 +86,8 @@ def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilo
     low = high = intensity
     while excess(low) <= 0:
         low, high = low / 2, low
-    intensity = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
+    if low < high:  # otherwise the cap that binds does so by rounding alone
+        intensity = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
     capped = (1 - sensitivity * intensity) * intensity >= caps
     inside = (_shares(sensitivity, intensity) > 0) & ~capped
     n, slope, fixed = np.count_nonzero(inside), sensitivity[inside].sum(), caps[capped].sum()

@@ -15,6 +15,9 @@ from codedfl.incentive._leakage import epsilon_of, hidden_variance_of
 from codedfl.incentive._traits import DeviceTraits
 from codedfl.typing import BoolArray, FloatArray
 
+LARGEST_RATIO = 1e9
+"""Of the second least sensitivity to the least; a share of the reward is below rounding from 1e12 on."""
+
 
 @dataclass(frozen=True, eq=False)
 class Game:
@@ -40,6 +43,12 @@ class Game:
             raise InputError(
                 f"sensitivity has {self.traits.devices} device(s): give two or more, because a lone device gets the whole"
                 " reward for any privacy budget, however small, and so has no best one."
+            )
+        least, second = np.partition(self.sensitivity, 1)[:2]
+        if second > LARGEST_RATIO * least:
+            raise InputError(
+                f"sensitivity has {least:.6g}, and next {second:.6g}: the game needs two devices that differ by a factor of at "
+                f"most {LARGEST_RATIO:g}, because otherwise the second gives up nothing that numbers can show."
             )
         require_at_least("coded_samples", self.coded_samples, 1)
 
@@ -122,8 +131,11 @@ class StackelbergOutcome:
         With the others' total ``O``, the utility ``R eps / (O + eps) - mu eps`` is concave in ``eps`` and its derivative
         ``R O / (O + eps)^2 - mu`` vanishes at ``eps = sqrt(R O / mu) - O``; the best answer is that value within its limits.
         """
-        others = self.epsilon.sum() - self.epsilon
-        stationary = np.sqrt(self.total_reward / self.sensitivity) * np.sqrt(others) - others
+        # Without differences, in which a small budget beside a large one would be lost.
+        before = np.append(0.0, np.cumsum(self.epsilon[:-1]))
+        after = np.append(np.cumsum(self.epsilon[:0:-1])[::-1], 0.0)
+        others = before + after
+        stationary = np.sqrt(self.total_reward) / np.sqrt(self.sensitivity) * np.sqrt(others) - others
         answer = np.clip(stationary, 0.0, self.largest_epsilon)
         best = self.total_reward * (answer / (others + answer)) - self.sensitivity * answer
         residual = float((best - self.utility).max()) / self.total_reward

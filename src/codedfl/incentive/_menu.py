@@ -51,10 +51,10 @@ class Menu:
         with np.errstate(over="ignore"):  # a price beyond all numbers is too high
             price = sensitivity * self.epsilon
         utility = self.reward - price
-        slack = 1e-12 * (self.reward + price).max()
+        slack = 1e-12 * (self.reward + price)
         allowed = self.epsilon <= largest_epsilon * (1 + SAME)
         best = max(float(np.max(utility, where=allowed, initial=-math.inf)), 0.0)
-        wanted = np.flatnonzero(allowed & (utility >= best - slack) & (price < math.inf))
+        wanted = np.flatnonzero(allowed & (price < math.inf) & (utility >= best - slack))
         return int(wanted[0]) if wanted.size else None
 
 

@@ -54,7 +54,8 @@ def _roots(
     ``find_root`` asks only for those roots that it has not found yet. A function may jump over zero; then the place of the jump
     is found. Without an absolute tolerance a jump at zero would be looked for among the smallest numbers there are.
     """
-    found: FloatArray = find_root(excess, (low, high), args=(which,), tolerances={"xatol": 1e-15, "xrtol": 1e-15}).x
+    with np.errstate(all="ignore"):
+        found: FloatArray = find_root(excess, (low, high), args=(which,), tolerances={"xatol": 1e-15, "xrtol": 1e-15}).x
     return found
 
 

@@ -13,7 +13,7 @@ from codedfl.incentive._followers import capped_response, free_response
 from codedfl.incentive._game import Game, StackelbergOutcome
 from codedfl.incentive._gamma import Gamma, QuarticLoss
 from codedfl.incentive._leader import best_reward, most_free_reward, paper_reward
-from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._traits import DeviceTraits, representable, require_representable
 
 Leader = Literal["correct", "paper"]
 
@@ -46,7 +46,8 @@ def stackelberg_for_reward(
     """
     game = Game(traits, coded_samples)
     require_positive("total_reward", total_reward)
-    return _play(game, float(total_reward), caps)
+    with representable():
+        return _play(game, float(total_reward), caps)
 
 
 def stackelberg_for_weight(
@@ -84,17 +85,18 @@ def stackelberg_for_weight(
     game = Game(traits, coded_samples)
     require_positive("reward_weight", reward_weight)
     chosen: Gamma = QuarticLoss() if gamma is None else gamma
-    if leader == "correct":
-        total_reward = best_reward(game, reward_weight, chosen, caps=caps)
-    elif leader != "paper":
+    if leader not in ("correct", "paper"):
         raise InputError(f"leader = {leader!r} must be 'correct' or 'paper'.")
-    elif caps and np.isfinite(game.largest_epsilon).any():
+    if leader == "paper" and caps and np.isfinite(game.largest_epsilon).any():
         raise InputError(
             "leader = 'paper' does not know caps, which interference and least noise imply: give leader='correct' or caps=False."
         )
-    else:
-        total_reward = paper_reward(game, reward_weight, chosen)
-    return _play(game, total_reward, caps, reward_weight, chosen)
+    with representable():
+        if leader == "paper":
+            total_reward = paper_reward(game, reward_weight, chosen)
+        else:
+            total_reward = best_reward(game, reward_weight, chosen, caps=caps)
+        return _play(game, total_reward, caps, reward_weight, chosen)
 
 
 def _play(
@@ -112,10 +114,13 @@ def _play(
         epsilon = free_response(total_reward, game.sensitivity)
     participants = epsilon > 0
     noise_variance = game.noise_variance(epsilon)
-    reward = total_reward * epsilon / epsilon.sum()
+    with np.errstate(under="raise"):
+        reward = total_reward * epsilon / epsilon.sum()
     utility = None
     if reward_weight is not None and gamma is not None:
         utility = game.noise_value(epsilon, gamma) - reward_weight * total_reward
+    total_noise_variance = float(noise_variance[participants].sum())
+    require_representable(epsilon, reward, 1 / epsilon[participants], total_noise_variance, utility or 0.0)
     return StackelbergOutcome(
         sensitivity=game.sensitivity,
         epsilon=epsilon,
@@ -125,7 +130,7 @@ def _play(
         largest_epsilon=game.largest_epsilon if caps else np.full_like(epsilon, math.inf),
         participants=participants,
         total_reward=total_reward,
-        total_noise_variance=float(noise_variance[participants].sum()),
+        total_noise_variance=total_noise_variance,
         server_utility=utility,
         reward_weight=reward_weight,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +12,10 @@ import numpy.typing as npt
 from codedfl._validation import require_at_least
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray
+
+LEAST, MOST = 1e-100, 1e100
+"""Sensitivities and variances beyond these leave no room for their products and ratios."""
+_RANGE = f"between {LEAST:g} and {MOST:g}: choose other units"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +50,7 @@ class DeviceTraits:
         if mu.ndim != 1 or mu.size == 0:
             raise InputError(f"sensitivity has shape {mu.shape}: give a list with one number per device.")
         _require("sensitivity", mu, mu > 0, "a positive finite number")
+        _require("sensitivity", mu, (mu >= LEAST) & (mu <= MOST), _RANGE)
         object.__setattr__(self, "sensitivity", _frozen(mu))
         for name, given in (("interference", interference), ("min_noise_variance", min_noise_variance)):
             values = _numbers(name, given)
@@ -51,6 +58,7 @@ class DeviceTraits:
                 raise InputError(f"{name} has shape {values.shape}: give one number, or {mu.size}, one per device.")
             values = np.broadcast_to(values, mu.shape)
             _require(name, values, values >= 0, "a finite number, zero or more")
+            _require(name, values, (values == 0) | (values >= LEAST) & (values <= MOST), f"zero or {_RANGE}")
             object.__setattr__(self, name, _frozen(values))
 
     @property
@@ -62,6 +70,29 @@ class DeviceTraits:
     def least_hidden_variance(self) -> FloatArray:
         """``h_i^2 + sigma_min,i^2``: the variance that hides an entry at the largest budget that a device accepts."""
         return self.interference + self.min_noise_variance
+
+
+@contextmanager
+def representable() -> Iterator[None]:
+    """Refuse, in one sentence, input whose results are beyond the range of double precision.
+
+    Raises:
+        InputError: An operation within overflows, or has no result.
+    """
+    with np.errstate(over="raise", divide="raise", invalid="raise"):
+        try:
+            yield
+        except ArithmeticError as error:
+            raise InputError(
+                "sensitivity, noise variances, reward and lambda are too far apart for double precision: give values that are "
+                "closer to each other, or choose other units."
+            ) from error
+
+
+def require_representable(*results: npt.ArrayLike) -> None:
+    """Raise an error for :func:`representable` to catch unless all numbers are finite."""
+    if not all(np.isfinite(result).all() for result in results):
+        raise FloatingPointError
 
 
 def printed_sensitivities(devices: int) -> FloatArray:

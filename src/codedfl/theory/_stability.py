@@ -2,7 +2,7 @@
 
 The loss is quadratic, so a round is linear in the model. Averaged over arrivals and batches, ``tau`` gradient steps on a Hessian
 ``H`` take an error ``e = W - W_limit`` to ``(I - eta H)^tau e``. A party therefore sends, times ``eta``,
-``eta sum_{u < tau} H (I - eta H)^u e = (I - (I - eta H)^tau) e``. Let device ``i`` count with weight ``a_i`` on average and the server
+``eta sum_{u < tau} H (I - eta H)^u e = (I - (I - eta H)^tau) e``. Let device ``i`` count with mean weight ``a_i`` and the server
 with weight ``v``, and let ``C = X~^T X~ / c - sigma^2 I`` be the coded Hessian. Then the mean round is ``e -> M e`` with
 
 ``M(eta) = I - sum_i a_i (I - (I - eta H_i)^tau) - v (I - (I - eta C)^tau)``.
@@ -200,8 +200,8 @@ def mean_square_step(round: Round) -> float:
 
     ``eta (||H|| + max_i w_i^2 [ (1 / p_i - 1) ||H_i|| + q_i R_i^2 ]) <= 1``,
 
-    with ``q_i = E[(l_i - b_i) / b_i] / p_i`` and the largest squared norm ``R_i^2`` of a sample. The bound is loose: a step beyond
-    it *may* be too long, which is worth a warning but no reason to refuse the step.
+    with ``q_i = E[(l_i - b_i) / b_i] / p_i`` and the largest squared norm ``R_i^2`` of a sample. The bound is loose: a step
+    beyond it *may* be too long, which is worth a warning but no reason to refuse the step.
 
     Args:
         round: Data and probabilities.
