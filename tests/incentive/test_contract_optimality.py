@@ -45,8 +45,8 @@ def solved(gamma: Gamma, case: tuple[Vector, Vector, Vector, int, float]) -> flo
     )[0]
 
 
-@pytest.mark.parametrize("instances", [8, pytest.param(200, marks=pytest.mark.slow)])
-def test_against_a_solver_of_the_whole_problem(instances: int) -> None:
+@pytest.mark.parametrize(("instances", "ties"), [(12, 1), pytest.param(200, 30, marks=pytest.mark.slow)])
+def test_against_a_solver_of_the_whole_problem(instances: int, ties: int) -> None:
     rng = np.random.default_rng(4)
     ironed = capped = tied = 0
     for number in range(instances):
@@ -60,7 +60,7 @@ def test_against_a_solver_of_the_whole_problem(instances: int) -> None:
         tied += np.unique(mu).size < mu.size
     assert ironed >= instances // 2
     assert capped >= instances // 2
-    assert tied >= 0.15 * instances
+    assert tied >= ties
 
 
 def test_against_pooling_one_block_at_a_time() -> None:

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from codedfl._validation import require_positive
 from codedfl.coding import Gram, Rows, compute_gram
+from codedfl.theory._round import require_moderate
 from codedfl.typing import FloatArray
 
 Method = Literal["exact", "cheap"]
@@ -63,6 +64,7 @@ def measure_constants(
         (array([45.]), 4.0, 0.0)
     """
     require_positive("radius", radius)
+    require_moderate("radius", radius)
     gram = gram or compute_gram(parts)
     feature_norm = np.array([_square(part.features) for part in parts])
     if method == "cheap":

@@ -16,7 +16,7 @@ import scipy.linalg
 from codedfl._validation import require_positive
 from codedfl.coding import CodedData, Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory._round import Round
+from codedfl.theory._round import Round, require_moderate
 from codedfl.theory._variance import best_weight, variance_of_one_step
 from codedfl.typing import FloatArray
 
@@ -181,6 +181,7 @@ def limit_error(round: Round, step_size: float) -> LimitError:
         (0.01, 0.0, 1.0)
     """
     require_positive("step_size", step_size)
+    require_moderate("step_size", step_size)
     optimum, inverse = round.gram.optimum, round.inverse
     at = variance_of_one_step(round, optimum)
     noise = round.total_noise

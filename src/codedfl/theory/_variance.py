@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.theory._gradients import checked_model
-from codedfl.theory._round import Round
+from codedfl.theory._round import Round, checked_model
 from codedfl.typing import BoolArray, FloatArray
 
 
@@ -62,12 +61,6 @@ class RoundVariance:
     def server(self) -> float:
         """``V_2``, the variance of the server's gradient."""
         return self.code + self.server_batches
-
-    @property
-    def fresh(self) -> float:
-        """What every round draws anew, with the weights: arrivals and batches of devices and server."""
-        w = self.device_weight
-        return self.uncovered + w**2 * self.device + (1 - w) ** 2 * self.server_batches
 
     def total(self, device_weight: float | None = None) -> float:
         """Return ``E ||g(W) - grad f(W)||^2`` with weight ``w`` (that of the round unless told)."""
