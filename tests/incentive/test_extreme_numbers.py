@@ -40,11 +40,10 @@ inner_sizes = st.floats(-100, 100).map(lambda exponent: 10.0**exponent) | st.flo
 @st.composite
 def devices(draw: st.DrawFn) -> tuple[list[float], list[float], list[float]]:
     count = draw(st.integers(1, 5))
-    many = {"min_size": count, "max_size": count}
     base = draw(inner_sizes)
-    alike = st.lists(st.floats(1, 3).map(lambda factor: min(factor * base, 1e100)), **many)
-    variances = st.lists(inner_sizes | st.just(0.0), **many)
-    return draw(alike | st.lists(sizes, **many)), draw(variances), draw(variances)
+    alike = st.lists(st.floats(1, 3).map(lambda factor: min(factor * base, 1e100)), min_size=count, max_size=count)
+    variances = st.lists(inner_sizes | st.just(0.0), min_size=count, max_size=count)
+    return draw(alike | st.lists(sizes, min_size=count, max_size=count)), draw(variances), draw(variances)
 
 
 def answer(

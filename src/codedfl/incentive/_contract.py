@@ -100,7 +100,7 @@ class Contract:
 def design_contract(
     traits: DeviceTraits, reward_weight: float, coded_samples: int = 10_000, gamma: Gamma | None = None
 ) -> Contract:
-    """Return the contract that is best for the server among those that devices accept and none misuses.
+    """Return the contract that is best for the server among those that devices accept and answer truthfully.
 
     Problem (P1): maximise ``sum_i Gamma(sigma_i^2) - lambda sum_i r_i`` so that no device does better with another's item (IC)
     or without any (IR), with budgets ``0 < eps_i <= q_i(sigma_min,i^2)``. Given the rewards of Theorem 3 it is (P2), solved

@@ -1,4 +1,4 @@
-"""Inverse design: the contract that pays a given total reward."""
+"""The contract that pays a given total reward."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FARTHEST_LOG_WEIGHT = 230.0  # lambda within 1e-100 .. 1e100
 
 
 def most_payable(traits: DeviceTraits, coded_samples: int = 10_000) -> float:
-    """Return the total reward with every device at its largest budget, the limit of a small ``lambda``.
+    """Return the total reward when every device is at its largest budget, the limit for small ``lambda``.
 
-    Infinite if the least sensitive device has neither interference nor a minimal noise variance, as its budget has no cap.
-    Devices of equal sensitivity are taken from the largest cap to the least.
+    It is infinite if the least sensitive device has neither interference nor a least noise variance, because its budget then
+    has no cap. Devices of equal sensitivity are sorted by their caps, largest first.
 
     Example:
         >>> most_payable(DeviceTraits([1.0, 2.0], min_noise_variance=1.0), coded_samples=3)
@@ -39,7 +39,7 @@ def most_payable(traits: DeviceTraits, coded_samples: int = 10_000) -> float:
 def contract_for_reward(
     traits: DeviceTraits, total_reward: float, coded_samples: int = 10_000, gamma: Gamma | None = None
 ) -> Contract:
-    """Return the contract that pays ``total_reward`` in all, with the ``lambda`` that it takes.
+    """Return the contract whose rewards add up to ``total_reward``; the matching ``lambda`` is found.
 
     The total reward decreases continuously in ``lambda``, from :func:`most_payable` towards zero.
 

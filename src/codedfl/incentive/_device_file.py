@@ -18,7 +18,7 @@ COLUMNS = ("name", "sensitivity", "h2", "min_noise_variance")
 
 
 def read_devices(path: Path) -> tuple[tuple[str, ...], DeviceTraits]:
-    """Read one row a device.
+    """Read devices from a CSV file, one row per device.
 
     Args:
         path: a CSV file with the column ``sensitivity`` and optionally ``name``, ``h2`` (interference ``h_i^2``, 0 by default)

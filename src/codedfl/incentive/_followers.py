@@ -1,4 +1,4 @@
-"""The followers' equilibrium of the Stackelberg game: what devices give up for a total reward (Sec. VI-B)."""
+"""The followers' equilibrium of the Stackelberg game: the privacy that devices give up for a total reward (Sec. VI-B)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SMALLEST_SHARE = 1e-12
 
 
 def free_intensity(sensitivity: FloatArray) -> float:
-    """Return ``E / R`` of the equilibrium without caps: the total privacy budget for a unit of reward.
+    """Return ``E / R`` of the equilibrium without caps: the total privacy budget per unit of reward.
 
     Device i maximises ``U_i = R epsilon_i / E - mu_i epsilon_i`` with ``E = sum_j epsilon_j``. Its best answer obeys
     ``epsilon_i = E max(1 - mu_i E / R, 0)``. In order of ``mu``, participants join while ``mu_{n+1} < (sum_{j<=n+1} mu_j) / n``;

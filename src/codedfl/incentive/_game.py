@@ -126,12 +126,12 @@ class StackelbergOutcome:
     reward_weight: float | None
 
     def verify(self) -> StackelbergCheck:
-        """Compare every device's budget with its best answer to the others' budgets, whatever way they were found.
+        """Compare every device's budget with its best answer to the others', independently of how they were found.
 
         With the others' total ``O``, the utility ``R eps / (O + eps) - mu eps`` is concave in ``eps`` and its derivative
         ``R O / (O + eps)^2 - mu`` vanishes at ``eps = sqrt(R O / mu) - O``; the best answer is that value within its limits.
         """
-        # Without differences, in which a small budget beside a large one would be lost.
+        # A difference, total minus own, would lose small budgets next to a large one.
         before = np.append(0.0, np.cumsum(self.epsilon[:-1]))
         after = np.append(np.cumsum(self.epsilon[:0:-1])[::-1], 0.0)
         others = before + after

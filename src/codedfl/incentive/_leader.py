@@ -16,10 +16,10 @@ from codedfl.incentive._gamma import Gamma
 from codedfl.typing import FloatArray
 
 LARGEST_REWARD = 1e290
-"""A search that gets this far, or as far the other way, has left the range of numbers."""
+"""Searches stop here and at its inverse, before numbers overflow."""
 
 POINTS = 24
-"""Rewards tried between two at which a device joins, before the best of them is refined."""
+"""Rewards tried on each stretch between two at which a device joins; the best is then refined."""
 
 
 def paper_reward(game: Game, reward_weight: float, gamma: Gamma) -> float:
@@ -30,7 +30,7 @@ def paper_reward(game: Game, reward_weight: float, gamma: Gamma) -> float:
     :func:`most_free_reward`.
 
     Args:
-        game: Who plays.
+        game: The devices.
         reward_weight: ``lambda``, what a unit of reward costs the server.
         gamma: ``Gamma``.
     """
@@ -57,7 +57,7 @@ def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -
     ``sum_i max(Gamma(sigma_min,i^2), 0) - lambda R``, is worse than the best found.
 
     Args:
-        game: Who plays.
+        game: The devices.
         reward_weight: ``lambda``, what a unit of reward costs the server.
         gamma: ``Gamma``.
         caps: Whether devices at their least noise stay there; otherwise R stays within :func:`most_free_reward`.

@@ -1,4 +1,4 @@
-"""Whether a contract is accepted, is not misused, and is optimal."""
+"""Checks that devices accept a contract, that none gains by pretending, and that it is optimal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked, each as a number that is zero, or nearly, when it holds.
+    """The results of all checks, each a number that is zero up to rounding if the property holds.
 
     Args:
         least_utility: ``min_i U_i``; individual rationality wants zero or more.

@@ -1,8 +1,8 @@
-"""Theory: what to expect of a run (Sec. IV-A), exactly where that is possible and as bounds elsewhere.
+"""Theory: predictions about a run (Sec. IV-A), exact where possible and bounds elsewhere.
 
 `Round` holds what the law of a round depends on. `round_variance` is exact for one local step; `device_bound`, `server_bound`
-and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `limit_point` say where training ends; `verify`
-checks all of them by Monte Carlo.
+and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `limit_point` say where training ends;
+`mean_round_growth` and `stable_steps` say which step sizes are stable; `verify` checks the formulas by Monte Carlo.
 """
 
 from codedfl.theory._bounds import GapBound, device_bound, gap_bound, server_bound

@@ -19,7 +19,7 @@ Method = Literal["exact", "cheap"]
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """What the bounds need to know about the data and about the models that training visits.
+    """The constants of the bounds: norms of the data, and of the models that training visits.
 
     Args:
         radius: ``phi``; every model of the training lies within ``||W||_F <= phi``.
@@ -51,7 +51,7 @@ def measure_constants(
     Args:
         parts: the samples of each device.
         radius: ``phi``.
-        gram: second moments of all data, if they are at hand.
+        gram: second moments of all data, if already computed.
         method: ``exact`` decomposes the Hessian of every device, about ``25 d^3`` operations for each. ``cheap`` touches the data
             once: ``kappa_i <= ||X_i||_F phi + ||Y_i||_F`` and ``mu >= 0``, which still makes bounds that hold.
 

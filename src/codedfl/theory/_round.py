@@ -19,12 +19,12 @@ LARGEST = 1e50
 """Larger norms, noise variances and step sizes would overflow in the fourth moments that the theory is about."""
 
 OF_THE_DATA = ("gram", "coded_gram", "inverse", "_gradients")
-"""What a round has computed from its data alone, and shares with rounds on the same data."""
+"""Cached values that depend on the data alone; rounds on the same data share them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """What each device's data says about a model.
+    """Gradients and residuals of every device at a model.
 
     Args:
         gradient: ``D_i = X_i^T R_i`` with ``R_i = X_i W - Y_i``, (N, d, o).
@@ -151,7 +151,7 @@ class Round:
 
     @cached_property
     def covered(self) -> BoolArray:
-        """Whose data the coded dataset stands for, (N,)."""
+        """Which devices' data the coded dataset covers, (N,)."""
         return np.ones(self.devices, np.bool_) if self.uploading is None else self.uploading
 
     @cached_property
@@ -180,7 +180,7 @@ class Round:
         return float(np.sum(self.label_noise[self.covered]))
 
     def with_gram(self, gram: Gram) -> Round:
-        """Return the round with second moments of all data that are at hand already."""
+        """Return the round with second moments of all data that were computed before."""
         other = replace(self)
         vars(other)["gram"] = gram
         return other
@@ -242,7 +242,7 @@ def require_moderate(name: str, value: float) -> None:
 
 
 def gradients_at(parts: tuple[Rows, ...], model: FloatArray) -> Gradients:
-    """Compute every device's gradient and what its batches scatter by, in float64 and in blocks of rows."""
+    """Compute every device's gradient and the spread of its per-sample gradients, in float64 and in blocks of rows."""
     W = np.asarray(model, np.float64)
     gradient = np.zeros((len(parts), *W.shape))
     residual, spread = np.zeros(len(parts)), np.zeros(len(parts))

@@ -235,7 +235,7 @@ def _dimension(parties: Sequence[RoundParty]) -> int:
         raise InputError(
             f"parties have {len(dimensions)} different dimensions: give at least one party, and features of one width."
         )
-    return dimensions.pop()
+    return int(dimensions.pop())
 
 
 def _largest_eigenvalue(product: Callable[[FloatArray], FloatArray], dimension: int) -> float:

@@ -63,7 +63,7 @@ class RoundVariance:
         return self.code + self.server_batches
 
     def total(self, device_weight: float | None = None) -> float:
-        """Return ``E ||g(W) - grad f(W)||^2`` with weight ``w`` (that of the round unless told)."""
+        """Return ``E ||g(W) - grad f(W)||^2`` with weight ``w``, by default that of the round."""
         w = self.device_weight if device_weight is None else device_weight
         return self.uncovered + w**2 * self.device + (1 - w) ** 2 * self.server
 
@@ -124,7 +124,7 @@ def round_variance(round: Round, model: FloatArray) -> RoundVariance:
 
 
 def variance_of_one_step(round: Round, model: FloatArray) -> RoundVariance:
-    """Return the variance that the update would have with one local step, whatever ``tau`` is."""
+    """Return the variance of an update with one local step, for any ``tau`` of the round."""
     W = checked_model(model, round.dimension, round.outputs)
     at = round.gradients(W)
     c, b, d, o = round.coded_samples, round.server_batch, round.dimension, round.outputs
