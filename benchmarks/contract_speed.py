@@ -41,7 +41,7 @@ def main() -> None:
     print("unequal interference and least noise, so that ironing happens; one core")
     for row in rows:
         print(
-            f"{row['devices']:>9} devices  {row['seconds']:8.3f} s  {row['us_per_device']:7.2f} us a device  {row['items']} items"
+            f"{row['devices']:>9} devices  {row['seconds']:8.3f} s  {row['us_per_device']:7.2f} us/device  {row['items']} items"
         )
 
 

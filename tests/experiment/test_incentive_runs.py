@@ -8,7 +8,7 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.experiment import build_experiment, load_config, parse_config, run, summarise, to_toml
 from codedfl.experiment._audit import run_audit
-from codedfl.incentive import DeviceTraits, contract_for_budget, stackelberg_for_reward, table_sensitivities
+from codedfl.incentive import DeviceTraits, contract_for_reward, stackelberg_for_reward, table_sensitivities
 from tests.support import small_config
 
 CONTRACT = {"incentive__mechanism": "contract", "incentive__total_reward": 60.0}
@@ -21,14 +21,14 @@ GAME = {
 
 def test_noise_comes_from_the_contract() -> None:
     code = build_experiment(small_config(**CONTRACT)).setting.code
-    expected = contract_for_budget(DeviceTraits(table_sensitivities(6)), 60.0, 60)
+    expected = contract_for_reward(DeviceTraits(table_sensitivities(6)), 60.0, 60)
     np.testing.assert_allclose(code.noise_variance, expected.noise_variance)
     assert code.uploading.all()
 
 
 def test_noise_and_participants_come_from_the_game() -> None:
     code = build_experiment(small_config(**GAME)).setting.code
-    expected = stackelberg_for_reward(60.0, [1, 1, 1, 1, 1, 3], coded_samples=60)
+    expected = stackelberg_for_reward(DeviceTraits([1, 1, 1, 1, 1, 3]), 60.0, 60)
     assert code.uploading.tolist() == expected.participants.tolist() == [True] * 5 + [False]
     np.testing.assert_allclose(code.noise_variance[:5], expected.noise_variance[:5])
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from codedfl.errors import InputError
 from codedfl.incentive._contract import Contract, design_contract
-from codedfl.incentive._gamma import PowerLoss
-from codedfl.incentive._sensitivities import printed_sensitivities, table_sensitivities
-from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._traits import DeviceTraits, printed_sensitivities, table_sensitivities
 from codedfl.privacy import mi_dp_bits, noise_variance_for_mi_dp
 from codedfl.typing import FloatArray
+from tests.incentive.losses import PowerLoss
 
 TABLE_LAMBDA = {1.8e5: 5878, 8e4: 3937, 5e4: 3119, 9e3: 1329, 3.9e3: 876, 1e3: 444}
 

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.incentive._stackelberg import stackelberg_for_lambda, stackelberg_for_reward
+from codedfl.incentive._stackelberg import stackelberg_for_reward, stackelberg_for_weight
+from codedfl.incentive._traits import DeviceTraits
 from codedfl.privacy._mi_dp import mi_dp_bits, noise_variance_for_mi_dp
 from codedfl.typing import FloatArray
 
-TABLE_SENSITIVITIES = 1 + 0.02 * np.arange(20)
+TABLE_DEVICES = DeviceTraits(1 + 0.02 * np.arange(20))
 TABLE_LAMBDA = [
     # lambda, sigma^2 as printed, total reward where 4 ln2 n (epsilon_1/R) v^2 (1 + v/c) = lambda, total reward as printed
     (2e-4, 12_324, 71.448520, 70),
@@ -26,15 +27,15 @@ TABLE_LAMBDA = [
 ]
 
 
-@pytest.mark.parametrize(("lam", "noise", "reward", "printed"), TABLE_LAMBDA)
-def test_table_lambda_of_the_paper(lam: float, noise: int, reward: float, printed: int) -> None:
-    outcome = stackelberg_for_lambda(lam, TABLE_SENSITIVITIES, coded_samples=10_000, leader="paper", caps=False)
+@pytest.mark.parametrize(("weight", "noise", "reward", "printed"), TABLE_LAMBDA)
+def test_table_lambda_of_the_paper(weight: float, noise: int, reward: float, printed: int) -> None:
+    outcome = stackelberg_for_weight(TABLE_DEVICES, weight, leader="paper", caps=False)
     assert math.floor(outcome.total_noise_variance) == noise
     assert outcome.total_reward == pytest.approx(reward, abs=2e-5)
     assert outcome.total_reward == pytest.approx(printed, abs=3.5)
     assert outcome.participants.tolist() == [True] * 11 + [False] * 9
-    assert outcome.lam == lam
-    correct = stackelberg_for_lambda(lam, TABLE_SENSITIVITIES, coded_samples=10_000)
+    assert outcome.reward_weight == weight
+    correct = stackelberg_for_weight(TABLE_DEVICES, weight)
     assert correct.total_reward > 10 * outcome.total_reward
     assert correct.server_utility is not None
     assert outcome.server_utility is not None
@@ -42,9 +43,7 @@ def test_table_lambda_of_the_paper(lam: float, noise: int, reward: float, printe
 
 
 def test_fields_fit_together() -> None:
-    outcome = stackelberg_for_reward(
-        100, [1.3, 1.0, 9.0, 1.1], coded_samples=500, interference=[0, 3, 0, 1], min_noise_variance=0.5
-    )
+    outcome = stackelberg_for_reward(DeviceTraits([1.3, 1.0, 9.0, 1.1], [0, 3, 0, 1], 0.5), 100, 500)
     assert outcome.participants.tolist() == [True, True, False, True] == (outcome.epsilon > 0).tolist()
     assert outcome.reward.sum() == pytest.approx(100)
     assert outcome.reward == pytest.approx(100 * outcome.epsilon / outcome.epsilon.sum())
@@ -56,7 +55,7 @@ def test_fields_fit_together() -> None:
             assert noise >= 0.5
             assert mi_dp_bits(500, noise, hidden) == pytest.approx(bits)
             assert noise_variance_for_mi_dp(bits, 500, hidden) == pytest.approx(noise)
-    assert outcome.lam is None
+    assert outcome.reward_weight is None
     assert outcome.server_utility is None
 
 
@@ -74,7 +73,7 @@ def test_nobody_gains_by_a_change_or_by_leaving(
     rng = np.random.default_rng(seed)
     mu = 0.5 + spread * rng.random(devices).round(2)
     least = 10 ** rng.uniform(-1, 3, devices) if caps else 0.0
-    outcome = stackelberg_for_reward(10**power, mu, coded_samples=1000, min_noise_variance=least, caps=caps)
+    outcome = stackelberg_for_reward(DeviceTraits(mu, 0.0, least), 10**power, 1000, caps=caps)
     check = outcome.verify()
     assert check.holds
     assert check.best_response_residual < 1e-9
@@ -83,7 +82,7 @@ def test_nobody_gains_by_a_change_or_by_leaving(
 
 
 def test_verify_sees_what_is_not_an_equilibrium() -> None:
-    outcome = stackelberg_for_reward(10, [1.0, 1.2, 1.4], coded_samples=100)
+    outcome = stackelberg_for_reward(DeviceTraits([1.0, 1.2, 1.4]), 10, 100)
     more = outcome.epsilon * [1.2, 1.0, 1.0]
     reward = 10 * more / more.sum()
     wrong = replace(outcome, epsilon=more, reward=reward, utility=reward - outcome.sensitivity * more).verify()
@@ -96,11 +95,12 @@ def test_verify_sees_what_is_not_an_equilibrium() -> None:
 
 
 def test_without_caps_a_reward_is_refused_that_asks_for_too_little_noise() -> None:
+    pair = DeviceTraits([1, 1], interference=1)
     with pytest.raises(InputError, match=r"total_reward = 9 .* give 8 or less, or caps=True"):
-        stackelberg_for_reward(9, [1, 1], coded_samples=15, interference=1, caps=False)
-    edge = stackelberg_for_reward(8, [1, 1], coded_samples=15, interference=1, caps=False)
+        stackelberg_for_reward(pair, 9, 15, caps=False)
+    edge = stackelberg_for_reward(pair, 8, 15, caps=False)
     assert edge.noise_variance == pytest.approx([0, 0], abs=1e-9)
-    capped = stackelberg_for_reward(9, [1, 1], coded_samples=15, interference=1)
+    capped = stackelberg_for_reward(pair, 9, 15)
     assert capped.epsilon.tolist() == [2, 2]
     assert capped.noise_variance == pytest.approx([0, 0], abs=1e-12)
 
@@ -109,21 +109,26 @@ class Rising:
     def value(self, noise_variance: FloatArray) -> FloatArray:
         return -1 / (1 + noise_variance)
 
+    def slope(self, noise_variance: FloatArray) -> FloatArray:
+        return 1 / (1 + noise_variance) ** 2
+
 
 class NotANumber:
     def value(self, noise_variance: FloatArray) -> FloatArray:
         return np.full_like(noise_variance, math.nan)
 
+    slope = value
+
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"sensitivities": [1.0]}, r"sensitivity has 1 device\(s\): give two or more"),
-        ({"sensitivities": []}, r"sensitivity has shape \(0,\)"),
-        ({"sensitivities": [1.0, 0.0]}, r"sensitivity\[1\] = 0.0 must be a positive finite number"),
-        ({"sensitivities": [1.0, math.nan]}, r"sensitivity\[1\] = nan must be a positive finite number"),
-        ({"sensitivities": [[1.0, 2.0]]}, r"sensitivity has shape \(1, 2\)"),
-        ({"sensitivities": ["a", "b"]}, r"sensitivity = \['a', 'b'\] must be numbers"),
+        ({"sensitivity": [1.0]}, r"sensitivity has 1 device\(s\): give two or more"),
+        ({"sensitivity": []}, r"sensitivity has shape \(0,\)"),
+        ({"sensitivity": [1.0, 0.0]}, r"sensitivity\[1\] = 0.0 must be a positive finite number"),
+        ({"sensitivity": [1.0, math.nan]}, r"sensitivity\[1\] = nan must be a positive finite number"),
+        ({"sensitivity": [[1.0, 2.0]]}, r"sensitivity has shape \(1, 2\)"),
+        ({"sensitivity": ["a", "b"]}, r"sensitivity = \['a', 'b'\] must be numbers"),
         ({"coded_samples": 0}, "coded_samples = 0 must be 1 or more"),
         ({"coded_samples": 1.5}, "coded_samples = 1.5 must be a whole number"),
         ({"coded_samples": math.nan}, "coded_samples = nan must be a whole number"),
@@ -131,20 +136,21 @@ class NotANumber:
         ({"interference": [1, 2, 3]}, r"interference has shape \(3,\)"),
         ({"min_noise_variance": [[0, 1], [2]]}, r"min_noise_variance = .* must be numbers"),
         ({"min_noise_variance": math.inf}, r"min_noise_variance\[0\] = inf must be a finite number"),
-        ({"lam": 0.0}, "lambda = 0.0 must be a positive"),
+        ({"reward_weight": 0.0}, "reward_weight = 0.0 must be a positive"),
         ({"leader": "follower"}, "leader = 'follower' must be 'correct' or 'paper'"),
-        ({"leader": "paper", "interference": 1}, "leader = 'paper' knows no caps"),
+        ({"leader": "paper", "interference": 1}, "leader = 'paper' does not know caps"),
         ({"gamma": Rising()}, "gamma makes no reward worth paying"),
         ({"gamma": NotANumber()}, "gamma gives nan"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(changes: dict[str, Any], sentence: str) -> None:
-    given: dict[str, Any] = {"lam": 1.0, "sensitivities": [1.0, 1.2], "coded_samples": 100, **changes}
+    given: dict[str, Any] = {"reward_weight": 1.0, "sensitivity": [1.0, 1.2], "coded_samples": 100, **changes}
+    traits = ("sensitivity", "interference", "min_noise_variance")
     with pytest.raises(InputError, match=sentence):
-        stackelberg_for_lambda(given.pop("lam"), given.pop("sensitivities"), **given)
+        stackelberg_for_weight(DeviceTraits(**{name: given.pop(name) for name in traits if name in given}), **given)
 
 
 @pytest.mark.parametrize("reward", [0.0, -1.0, math.nan, math.inf])
 def test_a_reward_that_is_not_positive_is_refused(reward: float) -> None:
     with pytest.raises(InputError, match=r"total_reward = .* must be a positive finite number"):
-        stackelberg_for_reward(reward, [1, 2], coded_samples=10)
+        stackelberg_for_reward(DeviceTraits([1, 2]), reward, 10)

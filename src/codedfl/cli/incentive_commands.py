@@ -45,13 +45,13 @@ def design(
     from codedfl.cli.incentive_tables import contract_json, items_table
     from codedfl.errors import InputError
     from codedfl.files import write_atomically
-    from codedfl.incentive import contract_for_budget, design_contract
+    from codedfl.incentive import contract_for_reward, design_contract
 
     if (budget is None) == (lambda_ is None):
         raise InputError("give either --budget, the total reward, or --lambda.")
     names, traits = _devices(devices, devices_file)
     if budget is not None:
-        result = contract_for_budget(traits, budget, coded_samples)
+        result = contract_for_reward(traits, budget, coded_samples)
     else:
         result = design_contract(traits, cast(float, lambda_), coded_samples)
     if plot is not None:
@@ -107,28 +107,15 @@ def stackelberg(
     """The Stackelberg game that the contract is compared with: give --reward or --lambda."""
     from codedfl.cli.incentive_tables import items_table, stackelberg_json
     from codedfl.errors import InputError
-    from codedfl.incentive import Leader, stackelberg_for_lambda, stackelberg_for_reward
+    from codedfl.incentive import Leader, stackelberg_for_reward, stackelberg_for_weight
 
     if (reward is None) == (lambda_ is None):
         raise InputError("give either --reward or --lambda.")
     names, traits = _devices(devices, devices_file)
     if reward is not None:
-        outcome = stackelberg_for_reward(
-            reward,
-            traits.sensitivity,
-            coded_samples=coded_samples,
-            interference=traits.interference,
-            min_noise_variance=traits.min_noise_variance,
-        )
+        outcome = stackelberg_for_reward(traits, reward, coded_samples)
     else:
-        outcome = stackelberg_for_lambda(
-            cast(float, lambda_),
-            traits.sensitivity,
-            coded_samples=coded_samples,
-            interference=traits.interference,
-            min_noise_variance=traits.min_noise_variance,
-            leader=cast(Leader, leader),
-        )
+        outcome = stackelberg_for_weight(traits, cast(float, lambda_), coded_samples, leader=cast(Leader, leader))
     values = stackelberg_json(outcome, names)
     if json_:
         print(json.dumps(values))

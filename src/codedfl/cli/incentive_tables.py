@@ -37,7 +37,7 @@ def stackelberg_json(outcome: StackelbergOutcome, names: tuple[str, ...]) -> dic
     check = outcome.verify()
     values: dict[str, Any] = plain(
         {
-            "lambda": outcome.lam,
+            "lambda": outcome.reward_weight,
             **_totals(outcome),
             "participants": [name for name, joins in zip(names, outcome.participants, strict=True) if joins],
             "items": _items(outcome, names),

@@ -34,7 +34,7 @@ from codedfl.fleet import (
 from codedfl.identity import identity
 from codedfl.incentive import (
     DeviceTraits,
-    contract_for_budget,
+    contract_for_reward,
     printed_sensitivities,
     stackelberg_for_reward,
     table_sensitivities,
@@ -261,10 +261,10 @@ def noise_from_incentive(
     else:
         sensitivity = _per_device("incentive.sensitivity", incentive.sensitivity, devices)
     if incentive.mechanism == "contract":
-        return contract_for_budget(
+        return contract_for_reward(
             DeviceTraits(sensitivity), incentive.total_reward, coded_samples
         ).noise_variance, None
-    outcome = stackelberg_for_reward(incentive.total_reward, sensitivity, coded_samples=coded_samples)
+    outcome = stackelberg_for_reward(DeviceTraits(sensitivity), incentive.total_reward, coded_samples)
     return np.where(outcome.participants, outcome.noise_variance, 0.0), outcome.participants
 
 

@@ -9,10 +9,9 @@ import numpy as np
 from codedfl._validation import require_at_least, require_positive
 from codedfl.incentive._gamma import Gamma, QuarticLoss
 from codedfl.incentive._leakage import epsilon_of
-from codedfl.incentive._menu import Menu, distinct_items
+from codedfl.incentive._menu import Menu, distinct_items, marginal_rewards, optimal_rewards
 from codedfl.incentive._pooling import PooledTerms, pool, separate_maximisers
-from codedfl.incentive._rewards import marginal_rewards, optimal_rewards
-from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._traits import DeviceTraits, representable, require_representable
 from codedfl.incentive._verification import Verification, verify_items
 from codedfl.typing import FloatArray, IntArray
 
@@ -101,7 +100,7 @@ class Contract:
 def design_contract(
     traits: DeviceTraits, reward_weight: float, coded_samples: int = 10_000, gamma: Gamma | None = None
 ) -> Contract:
-    """Return the contract that is best for the server among those that devices accept and none misuses.
+    """Return the contract that is best for the server among those that devices accept and answer truthfully.
 
     Problem (P1): maximise ``sum_i Gamma(sigma_i^2) - lambda sum_i r_i`` so that no device does better with another's item (IC)
     or without any (IR), with budgets ``0 < eps_i <= q_i(sigma_min,i^2)``. Given the rewards of Theorem 3 it is (P2), solved
@@ -130,10 +129,17 @@ def design_contract(
     require_positive("reward_weight", reward_weight)
     require_at_least("coded_samples", coded_samples, 1)
     chosen: Gamma = QuarticLoss() if gamma is None else gamma
-    order = _chain(traits, reward_weight, coded_samples, chosen)
+    with representable():
+        contract = _design(traits, reward_weight, coded_samples, chosen)
+        require_representable(contract.noise_variance, contract.reward, 1 / contract.epsilon, contract.server_utility)
+    return contract
+
+
+def _design(traits: DeviceTraits, reward_weight: float, coded_samples: int, gamma: Gamma) -> Contract:
+    order = _chain(traits, reward_weight, coded_samples, gamma)
     sensitivity, interference = traits.sensitivity[order], traits.interference[order]
     price = reward_weight * marginal_rewards(sensitivity)
-    terms = PooledTerms(price, interference, coded_samples, chosen)
+    terms = PooledTerms(price, interference, coded_samples, gamma)
     hidden = pool(terms, separate_maximisers(terms), traits.least_hidden_variance[order])
     epsilon = epsilon_of(hidden, coded_samples)
     place = np.empty_like(order)
@@ -142,7 +148,7 @@ def design_contract(
         traits=traits,
         coded_samples=coded_samples,
         reward_weight=reward_weight,
-        gamma=chosen,
+        gamma=gamma,
         order=order,
         epsilon=epsilon[place],
         noise_variance=(hidden - interference)[place],

@@ -1,4 +1,4 @@
-"""The followers' equilibrium of the Stackelberg game: what devices give up for a total reward (Sec. VI-B)."""
+"""The followers' equilibrium of the Stackelberg game: the privacy that devices give up for a total reward (Sec. VI-B)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SMALLEST_SHARE = 1e-12
 
 
 def free_intensity(sensitivity: FloatArray) -> float:
-    """Return ``E / R`` of the equilibrium without caps: the total privacy budget for a unit of reward.
+    """Return ``E / R`` of the equilibrium without caps: the total privacy budget per unit of reward.
 
     Device i maximises ``U_i = R epsilon_i / E - mu_i epsilon_i`` with ``E = sum_j epsilon_j``. Its best answer obeys
     ``epsilon_i = E max(1 - mu_i E / R, 0)``. In order of ``mu``, participants join while ``mu_{n+1} < (sum_{j<=n+1} mu_j) / n``;
@@ -53,8 +53,8 @@ def free_response(total_reward: float, sensitivity: FloatArray) -> FloatArray:
     return intensity * total_reward * _shares(sensitivity, intensity)
 
 
-def capped_response(total_reward: float, sensitivity: FloatArray, most_bits: FloatArray) -> FloatArray:
-    """Return each device's equilibrium privacy budget when device i can give up ``most_bits`` at most.
+def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilon: FloatArray) -> FloatArray:
+    """Return each device's equilibrium privacy budget when device i can give up ``largest_epsilon`` at most.
 
     The total budget ``E`` is the one root of ``sum_i clip(1 - mu_i E / R, 0, cap_i / E) = 1``, whose left side falls from N
     to 0 as ``E`` grows; ``epsilon_i = clip(E (1 - mu_i E / R), 0, cap_i)``. The root is bracketed, found, and then made
@@ -64,7 +64,7 @@ def capped_response(total_reward: float, sensitivity: FloatArray, most_bits: Flo
     Args:
         total_reward: ``R``, positive.
         sensitivity: ``mu_i``, two or more, positive, in any order.
-        most_bits: ``cap_i``, positive; infinite for a device without a cap.
+        largest_epsilon: ``cap_i``, positive; infinite for a device without a cap.
 
     Returns:
         ``epsilon_i`` in the order of ``sensitivity``.
@@ -75,9 +75,9 @@ def capped_response(total_reward: float, sensitivity: FloatArray, most_bits: Flo
     """
     intensity = free_intensity(sensitivity)
     free = intensity * total_reward * _shares(sensitivity, intensity)
-    if (free <= most_bits).all():
+    if (free <= largest_epsilon).all():
         return free
-    caps = most_bits / total_reward
+    caps = largest_epsilon / total_reward
 
     def excess(t: float) -> float:
         return float(np.clip(1 - sensitivity * t, 0, caps / t).sum()) - 1
@@ -86,16 +86,17 @@ def capped_response(total_reward: float, sensitivity: FloatArray, most_bits: Flo
     low = high = intensity
     while excess(low) <= 0:
         low, high = low / 2, low
-    intensity = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
+    if low < high:  # otherwise the cap that binds does so by rounding alone
+        intensity = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
     capped = (1 - sensitivity * intensity) * intensity >= caps
     inside = (_shares(sensitivity, intensity) > 0) & ~capped
     n, slope, fixed = np.count_nonzero(inside), sensitivity[inside].sum(), caps[capped].sum()
     intensity = fixed if n == 0 else ((n - 1) + np.sqrt((n - 1) ** 2 + 4 * slope * fixed)) / (2 * slope)
     bits = intensity * total_reward * _shares(sensitivity, intensity)
-    return np.minimum(np.where(capped, most_bits, bits), most_bits)
+    return np.minimum(np.where(capped, largest_epsilon, bits), largest_epsilon)
 
 
-def reward_at_intensity(intensity: float, sensitivity: FloatArray, most_bits: FloatArray) -> float:
+def reward_at_intensity(intensity: float, sensitivity: FloatArray, largest_epsilon: FloatArray) -> float:
     """Return the total reward whose equilibrium with caps has a given ``E / R``; infinite if none has.
 
     ``E / R`` never rises with R, so at ``E / R = 1 / mu_k`` the result is the reward above which device k takes part.
@@ -104,7 +105,7 @@ def reward_at_intensity(intensity: float, sensitivity: FloatArray, most_bits: Fl
     Args:
         intensity: ``E / R``, below :func:`free_intensity`.
         sensitivity: ``mu_i``.
-        most_bits: ``cap_i``.
+        largest_epsilon: ``cap_i``.
 
     Example:
         >>> mu, caps = np.array([3.0, 1.0, 1.0]), np.array([9.0, 0.5, 0.5])
@@ -114,10 +115,10 @@ def reward_at_intensity(intensity: float, sensitivity: FloatArray, most_bits: Fl
         ([0.0, 0.5, 0.5], True)
     """
     wanted = np.maximum(1 - sensitivity * intensity, 0)
-    breaks = wanted / most_bits
+    breaks = wanted / largest_epsilon
     order = np.argsort(breaks)
     below = np.concatenate([[0.0], np.cumsum(wanted[order])])  # what the devices before each break add up to
-    finite = np.where(np.isfinite(most_bits), most_bits, 0.0)[order]
+    finite = np.where(np.isfinite(largest_epsilon), largest_epsilon, 0.0)[order]
     above = np.cumsum(finite[::-1])[::-1]
     at_break = below[:-1] + breaks[order] * above
     k = int(np.argmax(at_break >= 1)) if (at_break >= 1).any() else len(order) - 1

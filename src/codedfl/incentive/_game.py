@@ -1,90 +1,143 @@
-"""The Stackelberg game's data: who plays, how privacy turns into noise, and what the server makes of noise."""
+"""The Stackelberg game: who plays, and what comes out of it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from codedfl._validation import require_at_least
 from codedfl.errors import InputError
-from codedfl.incentive._leakage import epsilon_of
+from codedfl.incentive._gamma import Gamma
+from codedfl.incentive._leakage import epsilon_of, hidden_variance_of
 from codedfl.incentive._traits import DeviceTraits
-from codedfl.typing import FloatArray
+from codedfl.typing import BoolArray, FloatArray
 
-
-class NoiseValue(Protocol):
-    """What the server makes of noise: ``Gamma``, concave and non-increasing in the noise variance, entry by entry."""
-
-    def value(self, noise_variance: FloatArray) -> FloatArray:
-        """Return ``Gamma(sigma_i^2)`` for each device."""
-        ...
+LARGEST_RATIO = 1e9
+"""Of the second least sensitivity to the least; a share of the reward is below rounding from 1e12 on."""
 
 
 @dataclass(frozen=True, eq=False)
 class Game:
     """Devices that share one total reward in proportion to the privacy budgets they give up.
 
-    Use :meth:`create`, which checks its input.
+    Args:
+        traits: Two devices or more.
+        coded_samples: ``c >= 1``.
 
-    Attributes:
-        sensitivity: ``mu_i``, what a bit of privacy costs a device.
-        coded_samples: ``c``.
-        interference: ``h_i^2``.
-        min_noise_variance: ``sigma_min,i^2``, the least noise a device can add.
-        most_bits: ``q_i(sigma_min,i^2) = 1/2 log2(1 + c / (h_i^2 + sigma_min,i^2))``, the most it can give up; may be infinite.
+    Raises:
+        InputError: There is only one device, or ``coded_samples`` is below 1.
+
+    Example:
+        >>> Game(DeviceTraits([1, 2], min_noise_variance=[0, 1]), 15).largest_epsilon.tolist()
+        [inf, 2.0]
     """
 
-    sensitivity: FloatArray
+    traits: DeviceTraits
     coded_samples: int
-    interference: FloatArray
-    min_noise_variance: FloatArray
-    most_bits: FloatArray
 
-    @classmethod
-    def create(
-        cls,
-        sensitivities: npt.ArrayLike,
-        *,
-        coded_samples: int,
-        interference: npt.ArrayLike = 0.0,
-        min_noise_variance: npt.ArrayLike = 0.0,
-    ) -> Game:
-        """Check the input and return the game; interference and least noise are one number for all or one for each device.
-
-        Example:
-            >>> Game.create([1, 2], coded_samples=15, min_noise_variance=[0, 1]).most_bits.tolist()
-            [inf, 2.0]
-        """
-        traits = DeviceTraits(sensitivities, interference, min_noise_variance)
-        if traits.devices < 2:
+    def __post_init__(self) -> None:
+        if self.traits.devices < 2:
             raise InputError(
-                f"sensitivity has {traits.devices} device(s): give two or more, because a lone device gets the whole reward for"
-                " any privacy budget, however small, and so has no best one."
+                f"sensitivity has {self.traits.devices} device(s): give two or more, because a lone device gets the whole"
+                " reward for any privacy budget, however small, and so has no best one."
             )
-        require_at_least("coded_samples", coded_samples, 1)
-        most_bits = epsilon_of(traits.least_hidden_variance, coded_samples)
-        most_bits.setflags(write=False)
-        return cls(traits.sensitivity, coded_samples, traits.interference, traits.min_noise_variance, most_bits)
+        least, second = np.partition(self.sensitivity, 1)[:2]
+        if second > LARGEST_RATIO * least:
+            raise InputError(
+                f"sensitivity has {least:.6g}, and next {second:.6g}: the game needs two devices that differ by a factor of at "
+                f"most {LARGEST_RATIO:g}, because otherwise the second gives up nothing that numbers can show."
+            )
+        require_at_least("coded_samples", self.coded_samples, 1)
+
+    @property
+    def sensitivity(self) -> FloatArray:
+        """``mu_i``, what one bit of privacy costs a device."""
+        return self.traits.sensitivity
+
+    @cached_property
+    def largest_epsilon(self) -> FloatArray:
+        """``q_i(sigma_min,i^2) = 1/2 log2(1 + c / (h_i^2 + sigma_min,i^2))``, the cap on each budget; may be infinite."""
+        return epsilon_of(self.traits.least_hidden_variance, self.coded_samples)
 
     def noise_variance(self, epsilon: FloatArray) -> FloatArray:
         """Return ``q_i^-1(epsilon_i) = c / (2^(2 epsilon_i) - 1) - h_i^2``, never below the least; infinite at 0."""
-        shrink = -2 * math.log(2) * epsilon
-        with np.errstate(divide="ignore", over="ignore"):
-            hidden = self.coded_samples * np.exp(shrink) / -np.expm1(shrink)
-        noise: FloatArray = np.maximum(hidden - self.interference, self.min_noise_variance)
+        hidden = hidden_variance_of(epsilon, self.coded_samples)
+        noise: FloatArray = np.maximum(hidden - self.traits.interference, self.traits.min_noise_variance)
         return noise
 
-    def noise_value(self, epsilon: FloatArray, gamma: NoiseValue) -> float:
+    def noise_value(self, epsilon: FloatArray, gamma: Gamma) -> float:
         """Return ``sum Gamma(q_i^-1(epsilon_i))`` over the participants, the devices with ``epsilon_i > 0``."""
         with np.errstate(over="ignore"):
             values = np.asarray(gamma.value(self.noise_variance(epsilon)[epsilon > 0]), dtype=np.float64)
-        total = float(values.sum())
+            total = float(values.sum())
         if math.isnan(total) or total == math.inf:
             raise InputError(
                 f"gamma gives {total} for a noise variance: give a concave, non-increasing, real function of it."
             )
         return total
+
+
+@dataclass(frozen=True)
+class StackelbergCheck:
+    """Whether an outcome is an equilibrium.
+
+    Args:
+        best_response_residual: The most that a device gains by changing its privacy budget alone, over the total reward.
+        least_utility: The smallest utility of a device; staying out gives 0, so it should not be below 0.
+        holds: Whether no device gains more than 1e-9 of the total reward by a change, or by leaving.
+    """
+
+    best_response_residual: float
+    least_utility: float
+    holds: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StackelbergOutcome:
+    """What each device gives up and gets, in the caller's order of devices.
+
+    Args:
+        sensitivity: ``mu_i``.
+        epsilon: ``epsilon_i`` in bits; 0 for a device that does not take part.
+        noise_variance: ``sigma_i^2``; infinite for a device that does not take part, which uploads no coded data.
+        reward: ``R epsilon_i / E``.
+        utility: ``U_i = R epsilon_i / E - mu_i epsilon_i``.
+        largest_epsilon: The caps on epsilon; infinite if the game was played without caps.
+        participants: Mask of the devices with ``epsilon_i > 0``, two or more.
+        total_reward: ``R``.
+        total_noise_variance: ``sum sigma_i^2`` over participants.
+        server_utility: ``sum Gamma(sigma_i^2) - lambda R`` over participants, whichever leader chose R; None without a lambda.
+        reward_weight: ``lambda``; None when the total reward was given.
+    """
+
+    sensitivity: FloatArray
+    epsilon: FloatArray
+    noise_variance: FloatArray
+    reward: FloatArray
+    utility: FloatArray
+    largest_epsilon: FloatArray
+    participants: BoolArray
+    total_reward: float
+    total_noise_variance: float
+    server_utility: float | None
+    reward_weight: float | None
+
+    def verify(self) -> StackelbergCheck:
+        """Compare every device's budget with its best answer to the others', independently of how they were found.
+
+        With the others' total ``O``, the utility ``R eps / (O + eps) - mu eps`` is concave in ``eps`` and its derivative
+        ``R O / (O + eps)^2 - mu`` vanishes at ``eps = sqrt(R O / mu) - O``; the best answer is that value within its limits.
+        """
+        # A difference, total minus own, would lose small budgets next to a large one.
+        before = np.append(0.0, np.cumsum(self.epsilon[:-1]))
+        after = np.append(np.cumsum(self.epsilon[:0:-1])[::-1], 0.0)
+        others = before + after
+        stationary = np.sqrt(self.total_reward) / np.sqrt(self.sensitivity) * np.sqrt(others) - others
+        answer = np.clip(stationary, 0.0, self.largest_epsilon)
+        best = self.total_reward * (answer / (others + answer)) - self.sensitivity * answer
+        residual = float((best - self.utility).max()) / self.total_reward
+        least = float(self.utility.min())
+        return StackelbergCheck(max(residual, 0.0), least, residual <= 1e-9 and least >= -1e-9 * self.total_reward)

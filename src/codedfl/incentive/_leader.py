@@ -11,17 +11,18 @@ from scipy.optimize import minimize_scalar
 
 from codedfl.errors import InputError
 from codedfl.incentive._followers import capped_response, free_intensity, free_response, reward_at_intensity
-from codedfl.incentive._game import Game, NoiseValue
+from codedfl.incentive._game import Game
+from codedfl.incentive._gamma import Gamma
 from codedfl.typing import FloatArray
 
 LARGEST_REWARD = 1e290
-"""A search that gets this far, or as far the other way, has left the range of numbers."""
+"""Searches stop here and at its inverse, before numbers overflow."""
 
 POINTS = 24
-"""Rewards tried between two at which a device joins, before the best of them is refined."""
+"""Rewards tried on each stretch between two at which a device joins; the best is then refined."""
 
 
-def paper_reward(game: Game, lam: float, gamma: NoiseValue) -> float:
+def paper_reward(game: Game, reward_weight: float, gamma: Gamma) -> float:
     """Return the total reward of the leader that Table lambda was made with.
 
     It maximises ``n Gamma(sigma_1^2(R)) - lambda R``: the noise of device 1, the least sensitive, stands for that of all n
@@ -29,8 +30,8 @@ def paper_reward(game: Game, lam: float, gamma: NoiseValue) -> float:
     :func:`most_free_reward`.
 
     Args:
-        game: Who plays.
-        lam: ``lambda``, what a unit of reward costs the server.
+        game: The devices.
+        reward_weight: ``lambda``, what a unit of reward costs the server.
         gamma: ``Gamma``.
     """
     unit = free_response(1.0, game.sensitivity)
@@ -39,13 +40,13 @@ def paper_reward(game: Game, lam: float, gamma: NoiseValue) -> float:
     device = int(np.argmin(game.sensitivity))
     first[device] = unit[device]
     return _best_below(
-        lambda reward: members * game.noise_value(first * reward, gamma) - lam * reward,
+        lambda reward: members * game.noise_value(first * reward, gamma) - reward_weight * reward,
         1 / float(unit.max()),
         most_free_reward(game),
     )
 
 
-def best_reward(game: Game, lam: float, gamma: NoiseValue, *, caps: bool) -> float:
+def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -> float:
     """Return the total reward that maximises the server's utility ``sum_{i in S} Gamma(q_i^-1(epsilon_i(R))) - lambda R``.
 
     Up to :func:`most_free_reward` no cap binds and the utility is concave in R (a concave, non-increasing Gamma of a convex
@@ -56,8 +57,8 @@ def best_reward(game: Game, lam: float, gamma: NoiseValue, *, caps: bool) -> flo
     ``sum_i max(Gamma(sigma_min,i^2), 0) - lambda R``, is worse than the best found.
 
     Args:
-        game: Who plays.
-        lam: ``lambda``, what a unit of reward costs the server.
+        game: The devices.
+        reward_weight: ``lambda``, what a unit of reward costs the server.
         gamma: ``Gamma``.
         caps: Whether devices at their least noise stay there; otherwise R stays within :func:`most_free_reward`.
     """
@@ -65,15 +66,18 @@ def best_reward(game: Game, lam: float, gamma: NoiseValue, *, caps: bool) -> flo
     limit = most_free_reward(game)
 
     def free_utility(reward: float) -> float:
-        return game.noise_value(np.minimum(unit * reward, game.most_bits), gamma) - lam * reward
+        return game.noise_value(np.minimum(unit * reward, game.largest_epsilon), gamma) - reward_weight * reward
 
     def utility(reward: float) -> float:
-        return game.noise_value(capped_response(reward, game.sensitivity, game.most_bits), gamma) - lam * reward
+        return (
+            game.noise_value(capped_response(reward, game.sensitivity, game.largest_epsilon), gamma)
+            - reward_weight * reward
+        )
 
     best = _best_below(free_utility, 1 / float(unit.max()), limit)
     if not caps or not math.isfinite(limit):
         return best
-    highest = float(np.maximum(gamma.value(game.min_noise_variance), 0).sum())
+    highest = float(np.maximum(gamma.value(game.traits.min_noise_variance), 0).sum())
     found = free_utility(best)
     while found == -math.inf:  # every reward so far buys too little: any one with a finite utility starts the search
         best = max(2 * best, limit)
@@ -82,10 +86,10 @@ def best_reward(game: Game, lam: float, gamma: NoiseValue, *, caps: bool) -> flo
             raise InputError(
                 "gamma is minus infinity at every reward: give one that is finite at small noise variances."
             )
-    top = min((highest - found) / lam, _all_capped_reward(game))
+    top = min((highest - found) / reward_weight, _all_capped_reward(game))
     edges = _edges(game, limit, top)
     for low, high in pairwise(edges):
-        if highest - lam * low <= found:
+        if highest - reward_weight * low <= found:
             break
         candidate, value = _best_between(utility, low, high)
         if value > found:
@@ -97,19 +101,20 @@ def most_free_reward(game: Game) -> float:
     """Return the largest total reward at which no participant is asked for more than its cap: ``min_i cap_i R / epsilon_i(R)``.
 
     Example:
-        >>> round(most_free_reward(Game.create([1, 1], coded_samples=15, interference=1)), 9)
+        >>> from codedfl.incentive import DeviceTraits
+        >>> round(most_free_reward(Game(DeviceTraits([1, 1], interference=1), 15)), 9)
         8.0
     """
     unit = free_response(1.0, game.sensitivity)
-    return float((game.most_bits[unit > 0] / unit[unit > 0]).min())
+    return float((game.largest_epsilon[unit > 0] / unit[unit > 0]).min())
 
 
 def _all_capped_reward(game: Game) -> float:
     """Return the reward from which on everyone gives up all it can: ``max_i mu_i C^2 / (C - cap_i)``, ``C = sum cap_i``."""
-    total = float(game.most_bits.sum())
+    total = float(game.largest_epsilon.sum())
     if not math.isfinite(total):
         return math.inf
-    return float((game.sensitivity * total / (1 - game.most_bits / total)).max())
+    return float((game.sensitivity * total / (1 - game.largest_epsilon / total)).max())
 
 
 def _edges(game: Game, low: float, high: float) -> list[float]:
@@ -119,7 +124,7 @@ def _edges(game: Game, low: float, high: float) -> list[float]:
     outside = np.unique(game.sensitivity[game.sensitivity * free_intensity(game.sensitivity) >= 1])
     edges = [low]
     for sensitivity in outside.tolist():
-        joins = reward_at_intensity(1 / sensitivity, game.sensitivity, game.most_bits)
+        joins = reward_at_intensity(1 / sensitivity, game.sensitivity, game.largest_epsilon)
         if joins >= high:
             break
         edges.append(max(joins, low))

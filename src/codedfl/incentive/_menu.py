@@ -1,4 +1,4 @@
-"""A contract as a device sees it: the items on offer, and the one it picks."""
+"""The items of a contract: the rewards of Theorem 3, and the item that a device picks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl._validation import require_positive
+from codedfl.errors import InputError
 from codedfl.typing import FloatArray
 
 SAME = 1e-12
-"""Budgets that are closer than this, relatively, are one item."""
+"""Budgets that differ by less than this, relatively, are one item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,25 +40,66 @@ class Menu:
     def choose(self, sensitivity: float, largest_epsilon: float = math.inf) -> int | None:
         """Return the item that a device picks, ``argmax_k r_k - mu eps_k``, or None if it does better by staying away.
 
-        A device that is indifferent takes the item with the larger budget, and takes part rather than not; that is the
-        convention under which every device takes the item meant for it.
+        An indifferent device takes the item with the larger budget, and takes part rather than not. Under this convention
+        every device takes the item meant for it.
 
         Args:
-            sensitivity: ``mu`` of any device, also one that the contract was not written for.
-            largest_epsilon: ``q(sigma_min^2)``, the largest budget that the device can agree to.
+            sensitivity: ``mu`` of any device, including one that the contract was not written for.
+            largest_epsilon: ``q(sigma_min^2)``, the largest budget that the device accepts.
         """
         require_positive("sensitivity", sensitivity)
-        utility = self.reward - sensitivity * self.epsilon
-        slack = 1e-12 * (self.reward + sensitivity * self.epsilon).max()
+        with np.errstate(over="ignore"):  # a price beyond all numbers is too high
+            price = sensitivity * self.epsilon
+        utility = self.reward - price
+        slack = 1e-12 * (self.reward + price)
         allowed = self.epsilon <= largest_epsilon * (1 + SAME)
         best = max(float(np.max(utility, where=allowed, initial=-math.inf)), 0.0)
-        wanted = np.flatnonzero(allowed & (utility >= best - slack))
+        wanted = np.flatnonzero(allowed & (price < math.inf) & (utility >= best - slack))
         return int(wanted[0]) if wanted.size else None
 
 
 def distinct_items(epsilon: FloatArray, reward: FloatArray) -> Menu:
-    """Return the distinct items among those of all devices, in any order."""
+    """Return the distinct items among those of all devices, given in any order."""
     order = np.argsort(-epsilon, kind="stable")
     epsilon, reward = epsilon[order], reward[order]
     new = np.append(True, epsilon[1:] < epsilon[:-1] * (1 - SAME))
     return Menu(epsilon[new], reward[new])
+
+
+def optimal_rewards(sensitivity: FloatArray, epsilon: FloatArray) -> FloatArray:
+    """Return the optimal rewards of Theorem 3, the least at which devices take the items meant for them.
+
+    ``r_N = mu_N eps_N`` and ``r_i = r_{i+1} + mu_i (eps_i - eps_{i+1})``. The most sensitive device is left with no surplus, and
+    every other device is indifferent between its own item and the next.
+
+    Args:
+        sensitivity: ``mu_i``, ascending.
+        epsilon: ``eps_i``, non-increasing.
+
+    Returns:
+        ``r_i``, non-increasing.
+
+    Raises:
+        InputError: The devices are not sorted by sensitivity, or a budget increases with sensitivity.
+
+    Example:
+        >>> optimal_rewards(np.array([1.0, 2.0]), np.array([5.0, 3.0])).tolist()
+        [8.0, 6.0]
+    """
+    if (np.diff(sensitivity) < 0).any() or (np.diff(epsilon) > 0).any():
+        raise InputError("epsilon must not increase with the sensitivity: sort the devices by sensitivity first.")
+    steps = sensitivity * (epsilon - np.append(epsilon[1:], 0.0))
+    return np.asarray(np.cumsum(steps[::-1])[::-1])
+
+
+def marginal_rewards(sensitivity: FloatArray) -> FloatArray:
+    """Return what one more bit of each device's budget adds to the total reward, ``w_i = i mu_i - (i - 1) mu_{i-1}``.
+
+    That is its own ``mu_i``, and the difference ``mu_i - mu_{i-1}`` for each of the ``i - 1`` less sensitive devices.
+
+    Example:
+        >>> marginal_rewards(np.array([1.0, 2.0, 2.0])).tolist()
+        [1.0, 3.0, 2.0]
+    """
+    before = np.append(sensitivity[:1], sensitivity[:-1])
+    return sensitivity + np.arange(sensitivity.size) * (sensitivity - before)

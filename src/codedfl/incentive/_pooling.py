@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize.elementwise import find_root
 
 from codedfl.errors import InputError
 from codedfl.incentive._gamma import Gamma
 from codedfl.incentive._leakage import variance_per_bit
-from codedfl.incentive._roots import find_roots
 from codedfl.typing import FloatArray, IntArray
 
 _NEVER = -1e4  # stands for the logarithm of zero
@@ -46,6 +46,19 @@ def _log_ratio(gain: FloatArray, price: FloatArray) -> FloatArray:
     return np.where(gain > 0, np.log(safe) - np.log(price), _NEVER)
 
 
+def _roots(
+    excess: Callable[[FloatArray, IntArray], FloatArray], low: FloatArray, high: FloatArray, which: IntArray
+) -> FloatArray:
+    """Return the root of ``excess(., k)`` between ``low`` and ``high``, where its signs differ, for every ``k`` in ``which``.
+
+    ``find_root`` asks only for those roots that it has not found yet. A function may jump over zero; then the place of the jump
+    is found. Without an absolute tolerance a jump at zero would be looked for among the smallest numbers there are.
+    """
+    with np.errstate(all="ignore"):
+        found: FloatArray = find_root(excess, (low, high), args=(which,), tolerances={"xatol": 1e-15, "xrtol": 1e-15}).x
+    return found
+
+
 def separate_maximisers(terms: PooledTerms) -> FloatArray:
     """Return each device's own best ``s``, the root of ``Phi_i' = 0``, or ``h_i^2`` where even no noise is too much.
 
@@ -74,9 +87,7 @@ def separate_maximisers(terms: PooledTerms) -> FloatArray:
                     "give a utility that is concave and decreases."
                 )
     inside = everyone[excess(low, everyone) < 0]
-    low[inside] = find_roots(
-        lambda which: lambda log_hidden: excess(log_hidden, inside[which]), low[inside], high[inside]
-    )
+    low[inside] = _roots(excess, low[inside], high[inside], inside)
     return np.maximum(np.exp(low), terms.interference)
 
 
@@ -116,27 +127,24 @@ def _join(terms: PooledTerms, hidden: FloatArray, seams: IntArray, half: int) ->
     members = np.flatnonzero(touched)
     seam_of, on_left, now = seam_of[members], on_left[members], hidden[members]
 
-    def restrict(asked: IntArray) -> Callable[[FloatArray], FloatArray]:
+    def excess(log_value: FloatArray, asked: IntArray) -> FloatArray:
         number = np.full(seams.size, -1)
         number[asked] = np.arange(asked.size)
-        kept = np.flatnonzero(number[seam_of] >= 0)
-        number_of, left, before, device = number[seam_of[kept]], on_left[kept], now[kept], members[kept]
-
-        def excess(log_value: FloatArray) -> FloatArray:
-            at = np.exp(log_value)[number_of]
-            counted = np.flatnonzero(left == (before > at * _NEAR))  # above on the left, not above on the right
-            who, where = device[counted], number_of[counted]
-            gains = np.bincount(where, terms.gain(at[counted], who), asked.size).astype(np.float64)
-            prices = np.bincount(where, terms.price[who], asked.size).astype(np.float64)
-            return _log_ratio(gains, np.where(prices > 0, prices, 1.0))
-
-        return excess
+        where = number[seam_of]
+        kept = slice(None) if asked.size == seams.size else np.flatnonzero(where >= 0)
+        where, who = where[kept], members[kept]
+        at = np.exp(log_value)[where]
+        counted = np.flatnonzero(on_left[kept] == (now[kept] > at * _NEAR))  # above on the left, not above on the right
+        who, where = who[counted], where[counted]
+        gains = np.bincount(where, terms.gain(at[counted], who), asked.size).astype(np.float64)
+        prices = np.bincount(where, terms.price[who], asked.size).astype(np.float64)
+        return _log_ratio(gains, np.where(prices > 0, prices, 1.0))
 
     log_low, log_high = np.log(low), np.log(high)
-    everywhere = restrict(np.arange(seams.size))
-    inside = np.flatnonzero((everywhere(log_low) < 0) & (everywhere(log_high) > 0))
+    everyone = np.arange(seams.size)
+    inside = np.flatnonzero((excess(log_low, everyone) < 0) & (excess(log_high, everyone) > 0))
     joined = low.copy()
-    found = np.exp(find_roots(lambda which: restrict(inside[which]), log_low[inside], log_high[inside]))
+    found = np.exp(_roots(excess, log_low[inside], log_high[inside], inside))
     joined[inside] = np.clip(found, low[inside], high[inside])
     at_seam = joined[seam_of]
     reached = np.flatnonzero(~on_left & (now > at_seam) & (now <= at_seam * _NEAR**2))

@@ -6,110 +6,104 @@ import math
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.incentive._followers import capped_response, free_response
-from codedfl.incentive._game import Game, NoiseValue
-from codedfl.incentive._gamma import QuarticLoss
+from codedfl.incentive._game import Game, StackelbergOutcome
+from codedfl.incentive._gamma import Gamma, QuarticLoss
 from codedfl.incentive._leader import best_reward, most_free_reward, paper_reward
-from codedfl.incentive._stackelberg_outcome import StackelbergOutcome
+from codedfl.incentive._traits import DeviceTraits, representable, require_representable
 
 Leader = Literal["correct", "paper"]
 
 
 def stackelberg_for_reward(
-    total_reward: float,
-    sensitivities: npt.ArrayLike,
-    *,
-    coded_samples: int,
-    interference: npt.ArrayLike = 0.0,
-    min_noise_variance: npt.ArrayLike = 0.0,
-    caps: bool = True,
+    traits: DeviceTraits, total_reward: float, coded_samples: int = 10_000, *, caps: bool = True
 ) -> StackelbergOutcome:
-    """Return what devices do when the server announces a total reward.
+    """Return the devices' equilibrium when the server announces a total reward.
 
     Args:
-        total_reward: ``R``.
-        sensitivities: ``mu_i``, two devices or more, in any order. (A lone device has no best answer: any budget above 0 earns
-            all of R, and a smaller one costs less.)
-        coded_samples: ``c``.
-        interference: ``h_i^2``, one for all or one for each device.
-        min_noise_variance: ``sigma_min,i^2``, the least noise, one for all or one for each device.
-        caps: Whether a device that reaches its least noise stays there, and the others answer to that; otherwise a reward
-            that asks for less noise than the least is refused.
+        traits: Two devices or more, in any order. (A lone device has no best answer: any budget above 0 earns all of R, and a
+            smaller one costs less.)
+        total_reward: ``R > 0``.
+        coded_samples: ``c >= 1``.
+        caps: Whether a device that reaches its least noise stays there, and the others adapt to that. Otherwise a reward that
+            asks for less noise than the least is refused.
 
     Returns:
         The equilibrium, which is unique.
 
+    Raises:
+        InputError: There are fewer than two devices, a number is out of range, or a cap would be exceeded without ``caps``.
+
     Example:
-        >>> outcome = stackelberg_for_reward(8.0, [3.0, 1.0, 1.0], coded_samples=15)
+        >>> outcome = stackelberg_for_reward(DeviceTraits([3.0, 1.0, 1.0]), 8.0, coded_samples=15)
         >>> outcome.epsilon.tolist(), outcome.noise_variance.tolist()
         ([0.0, 2.0, 2.0], [inf, 1.0, 1.0])
         >>> outcome.reward.tolist(), outcome.verify().holds
         ([0.0, 4.0, 4.0], True)
     """
-    game = Game.create(
-        sensitivities, coded_samples=coded_samples, interference=interference, min_noise_variance=min_noise_variance
-    )
+    game = Game(traits, coded_samples)
     require_positive("total_reward", total_reward)
-    return _play(game, float(total_reward), caps)
+    with representable():
+        return _play(game, float(total_reward), caps)
 
 
-def stackelberg_for_lambda(
-    lam: float,
-    sensitivities: npt.ArrayLike,
+def stackelberg_for_weight(
+    traits: DeviceTraits,
+    reward_weight: float,
+    coded_samples: int = 10_000,
     *,
-    coded_samples: int,
-    interference: npt.ArrayLike = 0.0,
-    min_noise_variance: npt.ArrayLike = 0.0,
     caps: bool = True,
     leader: Leader = "correct",
-    gamma: NoiseValue | None = None,
+    gamma: Gamma | None = None,
 ) -> StackelbergOutcome:
-    """Return the game's outcome when the server, too, does what is best for it.
+    """Return the equilibrium of the whole game, in which the server chooses the total reward that is best for it.
 
     Args:
-        lam: ``lambda``, what a unit of reward costs the server.
-        sensitivities: ``mu_i``, two devices or more, in any order.
-        coded_samples: ``c``.
-        interference: ``h_i^2``, one for all or one for each device.
-        min_noise_variance: ``sigma_min,i^2``, the least noise, one for all or one for each device.
-        caps: As in :func:`stackelberg_for_reward`; without, the server keeps to rewards that are not refused there.
+        traits: Two devices or more, in any order.
+        reward_weight: ``lambda > 0``, what a unit of reward costs the server.
+        coded_samples: ``c >= 1``.
+        caps: As in :func:`stackelberg_for_reward`; without caps, the server keeps to rewards that are not refused there.
         leader: "correct" maximises ``sum_{i in S} Gamma(sigma_i^2(R)) - lambda R``; "paper" uses the noise of device 1 for all
-            participants, as the paper's Table lambda does, and knows no caps.
-        gamma: ``Gamma``, concave and non-increasing; ``-sigma^4`` by default.
+            participants, as the paper's Table lambda does, and does not know caps.
+        gamma: The server's utility of a noise variance, ``-sigma^4`` by default.
+
+    Returns:
+        The equilibrium.
+
+    Raises:
+        InputError: There are fewer than two devices, a number is out of range, or no reward is best.
 
     Example:
-        >>> table = 1 + 0.02 * np.arange(20)
-        >>> outcome = stackelberg_for_lambda(1e-9, table, coded_samples=10_000, leader="paper")
+        >>> table = DeviceTraits(1 + 0.02 * np.arange(20))
+        >>> outcome = stackelberg_for_weight(table, 1e-9, leader="paper")
         >>> int(outcome.total_noise_variance), round(outcome.total_reward, 2), int(outcome.participants.sum())
         (6808, 102.14, 11)
     """
-    game = Game.create(
-        sensitivities, coded_samples=coded_samples, interference=interference, min_noise_variance=min_noise_variance
-    )
-    require_positive("lambda", lam)
-    value: NoiseValue = QuarticLoss() if gamma is None else gamma
-    if leader == "correct":
-        total_reward = best_reward(game, lam, value, caps=caps)
-    elif leader != "paper":
+    game = Game(traits, coded_samples)
+    require_positive("reward_weight", reward_weight)
+    chosen: Gamma = QuarticLoss() if gamma is None else gamma
+    if leader not in ("correct", "paper"):
         raise InputError(f"leader = {leader!r} must be 'correct' or 'paper'.")
-    elif caps and np.isfinite(game.most_bits).any():
+    if leader == "paper" and caps and np.isfinite(game.largest_epsilon).any():
         raise InputError(
-            "leader = 'paper' knows no caps, which interference and least noise bring about: give leader='correct' or caps=False."
+            "leader = 'paper' does not know caps, which interference and least noise imply: give leader='correct' or caps=False."
         )
-    else:
-        total_reward = paper_reward(game, lam, value)
-    return _play(game, total_reward, caps, lam, value)
+    with representable():
+        if leader == "paper":
+            total_reward = paper_reward(game, reward_weight, chosen)
+        else:
+            total_reward = best_reward(game, reward_weight, chosen, caps=caps)
+        return _play(game, total_reward, caps, reward_weight, chosen)
 
 
 def _play(
-    game: Game, total_reward: float, caps: bool, lam: float | None = None, gamma: NoiseValue | None = None
+    game: Game, total_reward: float, caps: bool, reward_weight: float | None = None, gamma: Gamma | None = None
 ) -> StackelbergOutcome:
     if caps:
-        epsilon = capped_response(total_reward, game.sensitivity, game.most_bits)
+        epsilon = capped_response(total_reward, game.sensitivity, game.largest_epsilon)
     else:
         most = most_free_reward(game)
         if total_reward > most * (1 + 1e-12):
@@ -120,18 +114,23 @@ def _play(
         epsilon = free_response(total_reward, game.sensitivity)
     participants = epsilon > 0
     noise_variance = game.noise_variance(epsilon)
-    reward = total_reward * epsilon / epsilon.sum()
-    paid = None if lam is None or gamma is None else game.noise_value(epsilon, gamma) - lam * total_reward
+    with np.errstate(under="raise"):
+        reward = total_reward * epsilon / epsilon.sum()
+    utility = None
+    if reward_weight is not None and gamma is not None:
+        utility = game.noise_value(epsilon, gamma) - reward_weight * total_reward
+    total_noise_variance = float(noise_variance[participants].sum())
+    require_representable(epsilon, reward, 1 / epsilon[participants], total_noise_variance, utility or 0.0)
     return StackelbergOutcome(
         sensitivity=game.sensitivity,
         epsilon=epsilon,
         noise_variance=noise_variance,
         reward=reward,
         utility=reward - game.sensitivity * epsilon,
-        most_bits=game.most_bits if caps else np.full_like(epsilon, math.inf),
+        largest_epsilon=game.largest_epsilon if caps else np.full_like(epsilon, math.inf),
         participants=participants,
         total_reward=total_reward,
-        total_noise_variance=float(noise_variance[participants].sum()),
-        server_utility=paid,
-        lam=lam,
+        total_noise_variance=total_noise_variance,
+        server_utility=utility,
+        reward_weight=reward_weight,
     )

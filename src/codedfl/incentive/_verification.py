@@ -1,4 +1,4 @@
-"""Whether a contract is accepted, is not misused, and is optimal."""
+"""Checks that devices accept a contract, that none gains by pretending, and that it is optimal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.incentive._leakage import LOG_TWO, epsilon_of
+from codedfl.incentive._leakage import epsilon_of, hidden_variance_of
 from codedfl.incentive._menu import SAME
 from codedfl.incentive._pooling import PooledTerms
 from codedfl.typing import FloatArray, IntArray
@@ -17,7 +17,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked, each as a number that is zero, or nearly, when it holds.
+    """The results of all checks, each a number that is zero up to rounding if the property holds.
 
     Args:
         least_utility: ``min_i U_i``; individual rationality wants zero or more.
@@ -118,7 +118,7 @@ def optimality_residual(terms: PooledTerms, epsilon: FloatArray, cap: FloatArray
     a cap, the whole is stationary. Derivatives are taken at the hidden variances ``s`` a rounding error to either side.
     """
     everyone = np.arange(epsilon.size)
-    hidden = terms.coded_samples / np.expm1(2 * LOG_TWO * epsilon)
+    hidden = hidden_variance_of(epsilon, terms.coded_samples)
     starts = np.flatnonzero(np.append(True, epsilon[1:] < epsilon[:-1] * (1 - SAME)))
     block = np.repeat(np.arange(starts.size), np.diff(np.append(starts, epsilon.size)))
     gain = terms.gain(hidden * (1 + SAME), everyone)

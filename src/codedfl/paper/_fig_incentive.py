@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 from matplotlib.figure import Figure as MplFigure
 
-from codedfl.incentive import DeviceTraits, contract_for_budget, printed_sensitivities, table_sensitivities
+from codedfl.incentive import DeviceTraits, contract_for_reward, printed_sensitivities, table_sensitivities
 from codedfl.paper._claims import Claim, Evidence, above, accuracies, exactly, higher, places
 from codedfl.paper._drawing import HEIGHT, MARKERS, OTHER_COLOURS, PANEL_WIDTH, Axis, draw_lines, finish, row_of_panels
 from codedfl.paper._executor import Outcomes
@@ -54,7 +54,7 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:
     devices = scope.only(CIFAR10).config.data.devices
     sensitivity = printed_sensitivities(devices) if printed else table_sensitivities(devices)
     coded = scope.only(CIFAR10).config.coding.coded_samples
-    contract = contract_for_budget(DeviceTraits(sensitivity), MENU_REWARD, coded)
+    contract = contract_for_reward(DeviceTraits(sensitivity), MENU_REWARD, coded)
     menu = pd.DataFrame(
         {
             "device": i + 1,

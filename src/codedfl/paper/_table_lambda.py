@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from codedfl.incentive import DeviceTraits, design_contract, stackelberg_for_lambda, table_sensitivities
+from codedfl.incentive import DeviceTraits, design_contract, stackelberg_for_weight, table_sensitivities
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
@@ -28,11 +28,11 @@ PRINTED = (
 
 def lambda_rows() -> list[Row]:
     """Compute the table with the sensitivities and the leader behind the printed numbers."""
-    sensitivity = table_sensitivities(DEVICES)
+    traits = DeviceTraits(table_sensitivities(DEVICES))
     rows: list[Row] = []
     for reward, weight, noise, game_weight, game_noise in PRINTED:
-        contract = design_contract(DeviceTraits(sensitivity), weight, CODED_SAMPLES)
-        game = stackelberg_for_lambda(game_weight, sensitivity, coded_samples=CODED_SAMPLES, leader="paper")
+        contract = design_contract(traits, weight, CODED_SAMPLES)
+        game = stackelberg_for_weight(traits, game_weight, CODED_SAMPLES, leader="paper")
         for mechanism, lam, printed, result in (
             ("contract", weight, noise, contract),
             ("stackelberg", game_weight, game_noise, game),

@@ -22,7 +22,7 @@ from codedfl._validation import require_non_negative
 from codedfl.errors import InputError
 from codedfl.theory._constants import Constants
 from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment
-from codedfl.theory._round import Round
+from codedfl.theory._round import Round, require_moderate
 from codedfl.typing import FloatArray
 
 
@@ -115,12 +115,16 @@ def gap_bound(
     eta = np.asarray(step_sizes, np.float64)
     require_non_negative("initial_distance", initial_distance)
     if eta.ndim != 1 or not eta.size or not (eta > 0).all() or not np.isfinite(eta).all():
-        raise InputError("step_sizes must be positive finite numbers, one for each round.")
+        raise InputError("step_sizes must be positive finite numbers, one per round.")
+    require_moderate("step_sizes", float(eta.min()))
+    if initial_distance:
+        require_moderate("initial_distance", initial_distance)
     if eta.max() * constants.smoothness >= 1:
         raise InputError(
             f"step_sizes has {eta.max():.4g}, but Theorem 1 needs every step below 1 / L = {1 / constants.smoothness:.4g}: "
             "lower the learning rate."
         )
+    require_moderate("step_sizes", float(eta.max()))
     spread = np.cumsum(eta**2) / np.cumsum(eta)
     w = round.device_weight
     squares = {

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from codedfl._validation import require_positive
 from codedfl.coding import Gram, Rows, compute_gram
+from codedfl.theory._round import require_moderate
 from codedfl.typing import FloatArray
 
 Method = Literal["exact", "cheap"]
@@ -18,7 +19,7 @@ Method = Literal["exact", "cheap"]
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """What the bounds need to know about the data and about the models that training visits.
+    """The constants of the bounds: norms of the data, and of the models that training visits.
 
     Args:
         radius: ``phi``; every model of the training lies within ``||W||_F <= phi``.
@@ -50,7 +51,7 @@ def measure_constants(
     Args:
         parts: the samples of each device.
         radius: ``phi``.
-        gram: second moments of all data, if they are at hand.
+        gram: second moments of all data, if already computed.
         method: ``exact`` decomposes the Hessian of every device, about ``25 d^3`` operations for each. ``cheap`` touches the data
             once: ``kappa_i <= ||X_i||_F phi + ||Y_i||_F`` and ``mu >= 0``, which still makes bounds that hold.
 
@@ -63,6 +64,7 @@ def measure_constants(
         (array([45.]), 4.0, 0.0)
     """
     require_positive("radius", radius)
+    require_moderate("radius", radius)
     gram = gram or compute_gram(parts)
     feature_norm = np.array([_square(part.features) for part in parts])
     if method == "cheap":

@@ -11,8 +11,7 @@ import numpy as np
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory._gradients import checked_model
-from codedfl.theory._round import Round
+from codedfl.theory._round import Round, checked_model
 from codedfl.typing import FloatArray
 
 

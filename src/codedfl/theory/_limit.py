@@ -16,7 +16,7 @@ import scipy.linalg
 from codedfl._validation import require_positive
 from codedfl.coding import CodedData, Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory._round import Round
+from codedfl.theory._round import Round, require_moderate
 from codedfl.theory._variance import best_weight, variance_of_one_step
 from codedfl.typing import FloatArray
 
@@ -124,7 +124,7 @@ class LimitError:
     """The optimality gap that remains after many rounds with a constant step, to first order, for ``tau = 1``.
 
     Args:
-        code_floor: ``(1 - w)^2 F`` is what the coded data leaves, whatever the step size; this is ``F``.
+        code_floor: ``(1 - w)^2 F`` is the gap that the coded data leaves at any step size; this is ``F``.
         device_noise: ``eta / 4`` times the variance of the devices' part at ``W*``, before ``w^2``.
         server_noise: ``eta / 4`` times the variance of the server's batches at ``W*``, before ``(1 - w)^2``.
         uncovered_noise: ``eta / 4`` times the variance of devices that uploaded nothing.
@@ -138,7 +138,7 @@ class LimitError:
     device_weight: float
 
     def total(self, device_weight: float | None = None) -> float:
-        """Return the expected gap with weight ``w`` (that of the round unless told)."""
+        """Return the expected gap with weight ``w``, by default that of the round."""
         w = self.device_weight if device_weight is None else device_weight
         return self.uncovered_noise + w**2 * self.device_noise + (1 - w) ** 2 * (self.code_floor + self.server_noise)
 
@@ -181,6 +181,7 @@ def limit_error(round: Round, step_size: float) -> LimitError:
         (0.01, 0.0, 1.0)
     """
     require_positive("step_size", step_size)
+    require_moderate("step_size", step_size)
     optimum, inverse = round.gram.optimum, round.inverse
     at = variance_of_one_step(round, optimum)
     noise = round.total_noise

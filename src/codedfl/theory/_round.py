@@ -11,11 +11,30 @@ import numpy as np
 from codedfl._validation import require_at_least, require_finite
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory._gradients import Gradients, gradients_at
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
+BLOCK_ROWS = 2048
+
+LARGEST = 1e50
+"""Larger norms, noise variances and step sizes would overflow in the fourth moments that the theory is about."""
+
 OF_THE_DATA = ("gram", "coded_gram", "inverse", "_gradients")
-"""What a round has computed from its data alone, and shares with rounds on the same data."""
+"""Cached values that depend on the data alone; rounds on the same data share them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Gradients and residuals of every device at a model.
+
+    Args:
+        gradient: ``D_i = X_i^T R_i`` with ``R_i = X_i W - Y_i``, (N, d, o).
+        residual: ``||R_i||_F^2``, (N,).
+        spread: ``sum_j ||x_j||^2 ||r_j||^2`` over the samples of a device, (N,).
+    """
+
+    gradient: FloatArray
+    residual: FloatArray
+    spread: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +119,9 @@ class Round:
             )
         for name, noise in (("noise_variance", self.noise_variance), ("label_noise_variance", self.label_noise)):
             require_finite(name, noise)
-            if noise.min() < 0:
-                raise InputError(f"{name} = {noise.min()} must be zero or more.")
+            if noise.min() < 0 or noise.max() > LARGEST:
+                bad = noise.min() if noise.min() < 0 else noise.max()
+                raise InputError(f"{name} = {bad} must be zero or more, and at most {LARGEST:g}.")
         if not self.covered.any():
             raise InputError("uploading is false for every device: SCFL needs at least one that uploads coded data.")
         if not ((self.batch_excess > -1e-9) & (self.inverse_batch <= 1 + 1e-9)).all():
@@ -131,7 +151,7 @@ class Round:
 
     @cached_property
     def covered(self) -> BoolArray:
-        """Whose data the coded dataset stands for, (N,)."""
+        """Which devices' data the coded dataset covers, (N,)."""
         return np.ones(self.devices, np.bool_) if self.uploading is None else self.uploading
 
     @cached_property
@@ -160,7 +180,7 @@ class Round:
         return float(np.sum(self.label_noise[self.covered]))
 
     def with_gram(self, gram: Gram) -> Round:
-        """Return the round with second moments of all data that are at hand already."""
+        """Return the round with second moments of all data that were computed before."""
         other = replace(self)
         vars(other)["gram"] = gram
         return other
@@ -213,3 +233,38 @@ class Round:
             mixed=float(np.sum(D * solved_W)),
             model=float(np.sum(optimum * solved_W)),
         )
+
+
+def require_moderate(name: str, value: float) -> None:
+    """Refuse a value that is not positive, or whose powers are beyond the range of numbers."""
+    if not 1 / LARGEST <= value <= LARGEST:
+        raise InputError(f"{name} = {value} must be a positive number between {1 / LARGEST:g} and {LARGEST:g}.")
+
+
+def gradients_at(parts: tuple[Rows, ...], model: FloatArray) -> Gradients:
+    """Compute every device's gradient and the spread of its per-sample gradients, in float64 and in blocks of rows."""
+    W = np.asarray(model, np.float64)
+    gradient = np.zeros((len(parts), *W.shape))
+    residual, spread = np.zeros(len(parts)), np.zeros(len(parts))
+    for i, part in enumerate(parts):
+        for block in part.blocks(BLOCK_ROWS):
+            X = block.features.astype(np.float64)
+            R = X @ W - block.labels
+            squares = np.sum(R**2, axis=1)
+            gradient[i] += X.T @ R
+            residual[i] += squares.sum()
+            spread[i] += np.sum(np.sum(X**2, axis=1) * squares)
+    return Gradients(gradient, residual, spread)
+
+
+def checked_model(model: FloatArray, dimension: int, outputs: int) -> FloatArray:
+    """Return a model in float64.
+
+    Raises:
+        InputError: if it has another shape than the data needs, or is not finite.
+    """
+    W = np.asarray(model, np.float64)
+    if W.shape != (dimension, outputs):
+        raise InputError(f"model has shape {W.shape}, the data needs {(dimension, outputs)}.")
+    require_finite("model", W)
+    return W

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.theory._gradients import checked_model
-from codedfl.theory._round import Round
+from codedfl.theory._round import Round, checked_model
 from codedfl.typing import BoolArray, FloatArray
 
 
@@ -63,14 +62,8 @@ class RoundVariance:
         """``V_2``, the variance of the server's gradient."""
         return self.code + self.server_batches
 
-    @property
-    def fresh(self) -> float:
-        """What every round draws anew, with the weights: arrivals and batches of devices and server."""
-        w = self.device_weight
-        return self.uncovered + w**2 * self.device + (1 - w) ** 2 * self.server_batches
-
     def total(self, device_weight: float | None = None) -> float:
-        """Return ``E ||g(W) - grad f(W)||^2`` with weight ``w`` (that of the round unless told)."""
+        """Return ``E ||g(W) - grad f(W)||^2`` with weight ``w``, by default that of the round."""
         w = self.device_weight if device_weight is None else device_weight
         return self.uncovered + w**2 * self.device + (1 - w) ** 2 * self.server
 
@@ -131,7 +124,7 @@ def round_variance(round: Round, model: FloatArray) -> RoundVariance:
 
 
 def variance_of_one_step(round: Round, model: FloatArray) -> RoundVariance:
-    """Return the variance that the update would have with one local step, whatever ``tau`` is."""
+    """Return the variance of an update with one local step, for any ``tau`` of the round."""
     W = checked_model(model, round.dimension, round.outputs)
     at = round.gradients(W)
     c, b, d, o = round.coded_samples, round.server_batch, round.dimension, round.outputs

@@ -1,9 +1,8 @@
-"""Inverse design: the contract that pays a given total reward."""
+"""The contract that pays a given total reward."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.optimize import brentq
@@ -13,17 +12,17 @@ from codedfl.errors import InputError
 from codedfl.incentive._contract import Contract, design_contract
 from codedfl.incentive._gamma import Gamma
 from codedfl.incentive._leakage import epsilon_of
-from codedfl.incentive._rewards import marginal_rewards
-from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._menu import marginal_rewards
+from codedfl.incentive._traits import DeviceTraits, representable, require_representable
 
 _FARTHEST_LOG_WEIGHT = 230.0  # lambda within 1e-100 .. 1e100
 
 
 def most_payable(traits: DeviceTraits, coded_samples: int = 10_000) -> float:
-    """Return the total reward with every device at its largest budget, the limit of a small ``lambda``.
+    """Return the total reward when every device is at its largest budget, the limit for small ``lambda``.
 
-    Infinite if the least sensitive device has neither interference nor a minimal noise variance, as its budget has no cap.
-    Devices of equal sensitivity are taken from the largest cap to the least.
+    It is infinite if the least sensitive device has neither interference nor a least noise variance, because its budget then
+    has no cap. Devices of equal sensitivity are sorted by their caps, largest first.
 
     Example:
         >>> most_payable(DeviceTraits([1.0, 2.0], min_noise_variance=1.0), coded_samples=3)
@@ -37,10 +36,10 @@ def most_payable(traits: DeviceTraits, coded_samples: int = 10_000) -> float:
     return float((marginal_rewards(traits.sensitivity[order]) * epsilon_of(hidden, coded_samples)).sum())
 
 
-def contract_for_budget(
+def contract_for_reward(
     traits: DeviceTraits, total_reward: float, coded_samples: int = 10_000, gamma: Gamma | None = None
 ) -> Contract:
-    """Return the contract that pays ``total_reward`` in all, with the ``lambda`` that it takes.
+    """Return the contract whose rewards add up to ``total_reward``; the matching ``lambda`` is found.
 
     The total reward decreases continuously in ``lambda``, from :func:`most_payable` towards zero.
 
@@ -54,17 +53,23 @@ def contract_for_budget(
         InputError: No contract pays that much, or that little.
 
     Example:
-        >>> from codedfl.incentive._sensitivities import table_sensitivities
-        >>> contract = contract_for_budget(DeviceTraits(table_sensitivities(20)), total_reward=100.0)
+        >>> from codedfl.incentive._traits import table_sensitivities
+        >>> contract = contract_for_reward(DeviceTraits(table_sensitivities(20)), total_reward=100.0)
         >>> round(contract.reward_weight), round(contract.total_reward, 6)
         (8765, 100.0)
     """
+    with representable():
+        return _search(traits, total_reward, coded_samples, gamma)
+
+
+def _search(traits: DeviceTraits, total_reward: float, coded_samples: int, gamma: Gamma | None) -> Contract:
     most = most_payable(traits, coded_samples)
     if not (math.isfinite(total_reward) and total_reward > 0) or total_reward > most * (1 + 1e-12):
         raise _not_payable(total_reward, 0.0, most)
 
     def excess(log_weight: float) -> float:
         paid = design_contract(traits, math.exp(log_weight), coded_samples, gamma).total_reward
+        require_representable(total_reward / paid)
         return math.log(paid / total_reward)
 
     start = math.log(coded_samples)
@@ -81,19 +86,6 @@ def contract_for_budget(
         return design_contract(traits, math.exp(far), coded_samples, gamma)
     log_weight = float(brentq(excess, near, far, xtol=1e-14, rtol=1e-14))
     return design_contract(traits, math.exp(log_weight), coded_samples, gamma)
-
-
-def reward_table(
-    traits: DeviceTraits, total_rewards: Sequence[float], coded_samples: int = 10_000, gamma: Gamma | None = None
-) -> tuple[Contract, ...]:
-    """Return the contract for each of some budgets, as in Table lambda.
-
-    Example:
-        >>> table = reward_table(DeviceTraits([1.0, 1.1]), [5.0, 10.0])
-        >>> [round(row.total_reward, 9) for row in table]
-        [5.0, 10.0]
-    """
-    return tuple(contract_for_budget(traits, reward, coded_samples, gamma) for reward in total_rewards)
 
 
 def _not_payable(total_reward: float, least: float, most: float) -> InputError:

@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.incentive._budget import contract_for_budget, most_payable, reward_table
 from codedfl.incentive._contract import design_contract
-from codedfl.incentive._gamma import PowerLoss
+from codedfl.incentive._contract_for_reward import contract_for_reward, most_payable
 from codedfl.incentive._menu import Menu
-from codedfl.incentive._sensitivities import table_sensitivities
-from codedfl.incentive._traits import DeviceTraits
+from codedfl.incentive._traits import DeviceTraits, table_sensitivities
+from tests.incentive.losses import PowerLoss
 
 
-def test_table_for_the_budgets_of_the_paper() -> None:
-    budgets = [70.0, 80.0, 90.0, 100.0, 110.0, 120.0]
-    table = reward_table(DeviceTraits(table_sensitivities(20)), budgets)
-    assert [row.total_reward for row in table] == pytest.approx(budgets, rel=1e-12)
+def test_table_for_the_total_rewards_of_the_paper() -> None:
+    rewards = [70.0, 80.0, 90.0, 100.0, 110.0, 120.0]
+    table = [contract_for_reward(DeviceTraits(table_sensitivities(20)), reward) for reward in rewards]
+    assert [row.total_reward for row in table] == pytest.approx(rewards, rel=1e-12)
     weights = np.array([row.reward_weight for row in table])
     assert weights == pytest.approx([191_601, 67_672, 24_250, 8_765, 3_185, 1_161], rel=1e-3)
     assert all(row.verify().holds for row in table)
@@ -26,7 +25,7 @@ def test_the_weight_is_found_again() -> None:
     for power in (1.0, 2.0, 3.0):
         traits = DeviceTraits(rng.uniform(1, 3, 30), rng.uniform(1, 9, 30), rng.uniform(0, 9, 30))
         contract = design_contract(traits, 1e4, 200, PowerLoss(power))
-        again = contract_for_budget(traits, contract.total_reward, 200, PowerLoss(power))
+        again = contract_for_reward(traits, contract.total_reward, 200, PowerLoss(power))
         assert again.reward_weight == pytest.approx(1e4, rel=1e-9)
         assert again.epsilon == pytest.approx(contract.epsilon, rel=1e-9)
 
@@ -35,33 +34,33 @@ def test_the_weight_is_found_again() -> None:
 def test_every_payable_reward_is_paid(share: float) -> None:
     traits = DeviceTraits([2.0, 1.0, 1.0, 3.0], [4.0, 1.0, 9.0, 0.0], [1.0, 0.0, 2.0, 0.0])
     most = most_payable(traits, 100)
-    contract = contract_for_budget(traits, share * most, 100)
+    contract = contract_for_reward(traits, share * most, 100)
     assert contract.total_reward == pytest.approx(share * most, rel=1e-12)
     assert contract.verify().holds
 
 
 def test_all_caps_bind_at_the_most_payable() -> None:
     traits = DeviceTraits([1.0, 1.1], min_noise_variance=[5.0, 6.0])
-    contract = contract_for_budget(traits, most_payable(traits, 100), 100)
+    contract = contract_for_reward(traits, most_payable(traits, 100), 100)
     assert contract.noise_variance == pytest.approx([5.0, 6.0])
 
 
-@pytest.mark.parametrize("budget", [0.0, -5.0, 1e4, float("nan"), float("inf")])
-def test_a_budget_that_cannot_be_met(budget: float) -> None:
+@pytest.mark.parametrize("reward", [0.0, -5.0, 1e4, float("nan"), float("inf")])
+def test_a_reward_that_cannot_be_paid(reward: float) -> None:
     traits = DeviceTraits([1.0, 1.1], min_noise_variance=5.0)
     with pytest.raises(InputError, match=r"total_reward = .* cannot be paid .* give more than 0 and at most 4\.83"):
-        contract_for_budget(traits, budget, 100)
+        contract_for_reward(traits, reward, 100)
 
 
-def test_a_budget_out_of_reach_without_caps() -> None:
+def test_a_reward_out_of_reach_without_caps() -> None:
     traits = DeviceTraits([1.0, 1.1])
     assert most_payable(traits) == np.inf
     with pytest.raises(InputError, match="give more than 0 and at most"):
-        contract_for_budget(traits, 1e6)
+        contract_for_reward(traits, 1e6)
     with pytest.raises(InputError, match="give more than 0 and finite"):
-        contract_for_budget(traits, -1.0)
+        contract_for_reward(traits, -1.0)
     with pytest.raises(InputError, match=r"give more than .*e-\d+ and finite"):
-        contract_for_budget(traits, 1e-200)
+        contract_for_reward(traits, 1e-200)
 
 
 def test_every_device_picks_its_own_item() -> None:
