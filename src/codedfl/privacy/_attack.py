@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
-from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding import Rows, encode
 from codedfl.errors import InputError
-from codedfl.parallel import Workers, one_blas_thread
-from codedfl.privacy._matching import matched_error, procrustes
-from codedfl.privacy._matrices import require_matrix
-from codedfl.privacy._reconstruction import reconstruct
-from codedfl.streams import Streams
+from codedfl.parallel import one_blas_thread
+from codedfl.privacy._inputs import require_count, require_matrix, require_number
+from codedfl.privacy._reconstruction import procrustes, reconstruct
 from codedfl.typing import FloatArray, IntArray
 
 
@@ -47,37 +43,6 @@ class AttackResult:
     unknown: int
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A mean over repeats and its standard error.
-
-    Example:
-        >>> Measured.over([1.0, 3.0])
-        Measured(mean=2.0, standard_error=1.0)
-    """
-
-    mean: float
-    standard_error: float
-
-    @classmethod
-    def over(cls, values: Sequence[float]) -> Measured:
-        """Summarise two or more values."""
-        return cls(float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(len(values))))
-
-
-@dataclass(frozen=True)
-class AttackPoint:
-    """The attack at one known ratio and one noise variance: a point of Fig. r1. The errors are those of `AttackResult`."""
-
-    known_ratio: float
-    noise_variance: float
-    oracle: Measured
-    feasible: Measured
-    baseline: Measured
-    oracle_control: Measured
-    feasible_control: Measured
-
-
 def attack_error(
     features: FloatArray, known_ratio: float, coded_samples: int, noise_variance: float, rng: np.random.Generator
 ) -> AttackResult:
@@ -105,55 +70,34 @@ def attack_error(
         return _attack(rows, known_ratio, coded_samples, noise_variance, rng)
 
 
-def attack_curve(
-    features: FloatArray,
-    known_ratios: Sequence[float],
-    coded_samples: int,
-    noise_variances: Sequence[float],
-    *,
-    streams: Streams,
-    repeats: int = 5,
-    workers: Workers | None = None,
-) -> tuple[AttackPoint, ...]:
-    """Measure the attack over known ratios, with and without noise: the data behind Fig. r1.
+def matched_error(truth: FloatArray, guess: FloatArray) -> float:
+    """Return ``||X - matched||_F / ||X||_F``, with the guessed rows in the order and with the signs that suit the truth best.
 
-    Repeat r draws from the stream ("attack", round=r) at every point, so that points differ by ratio and noise alone.
+    The order is found by the Hungarian method on the squared distances ``min ||x -+ guess||^2``: which row is which, and
+    its sign, do not show in coded data.
 
     Args:
-        features: ``X``, (l, d).
-        known_ratios: shares of rows known, for example from 0.01 to 0.99.
-        coded_samples: ``c``.
-        noise_variances: values of ``sigma^2``, for example ``(0.0, 0.25)``.
-        streams: the source of randomness.
-        repeats: attacks at each point, 2 or more for a standard error.
-        workers: threads; the result does not depend on them.
-
-    Returns:
-        The points, in the order of ``noise_variances`` and within that of ``known_ratios``.
+        truth: ``X``, (n, d), not all zeros.
+        guess: (n, d).
 
     Example:
-        >>> X = np.random.default_rng(0).uniform(size=(30, 4))
-        >>> points = attack_curve(X, [0.3, 0.7], 4000, [0.0, 1e6], streams=Streams(0), repeats=3)
-        >>> [(point.known_ratio, point.oracle.mean < 0.5 * point.baseline.mean) for point in points]
-        [(0.3, True), (0.7, True), (0.3, False), (0.7, False)]
+        >>> X = np.array([[1.0, 0.0], [0.0, 2.0]])
+        >>> matched_error(X, np.array([[0.0, -2.0], [1.0, 0.0]])), matched_error(X, 0 * X)
+        (0.0, 1.0)
     """
-    rows = _attackable(features)
-    require_at_least("repeats", repeats, 2)
-    places = [(ratio, variance) for variance in noise_variances for ratio in known_ratios]
-    for ratio, variance in places:
-        _check(ratio, coded_samples, variance)
-
-    def run(job: tuple[float, float, int]) -> AttackResult:
-        ratio, variance, repeat = job
-        return _attack(rows, ratio, coded_samples, variance, streams.at("attack", round=repeat))
-
-    jobs = [(ratio, variance, repeat) for ratio, variance in places for repeat in range(repeats)]
-    with one_blas_thread():
-        results = list((workers or Workers(1)).map(run, jobs))
-    return tuple(
-        _summarise(ratio, variance, results[place * repeats : (place + 1) * repeats])
-        for place, (ratio, variance) in enumerate(places)
-    )
+    require_matrix("truth", truth)
+    require_matrix("guess", guess)
+    if truth.shape != guess.shape:
+        raise InputError(f"guess has shape {guess.shape} but truth has {truth.shape}: give one guess for each row.")
+    X, guesses = truth.astype(np.float64), guess.astype(np.float64)
+    total = float(np.linalg.norm(X))
+    if total == 0:
+        raise InputError("truth = 0 in every entry: an error relative to it needs at least one that is not.")
+    products = X @ guesses.T
+    costs = np.sum(guesses**2, axis=1) - 2 * np.abs(products)
+    order, matched = linear_sum_assignment(costs)
+    signs = np.where(products[order, matched] < 0, -1.0, 1.0)
+    return float(np.linalg.norm(X - signs[:, None] * guesses[matched]) / total)
 
 
 def _attack(X: FloatArray, known_ratio: float, c: int, noise_variance: float, rng: np.random.Generator) -> AttackResult:
@@ -174,12 +118,6 @@ def _attack(X: FloatArray, known_ratio: float, c: int, noise_variance: float, rn
     )
 
 
-def _summarise(ratio: float, variance: float, results: Sequence[AttackResult]) -> AttackPoint:
-    names = ("oracle", "feasible", "baseline", "oracle_control", "feasible_control")
-    errors = {name: Measured.over([getattr(result, f"{name}_error") for result in results]) for name in names}
-    return AttackPoint(ratio, variance, **errors)
-
-
 def _attackable(features: FloatArray) -> FloatArray:
     require_matrix("features", features)
     rows = features[features.any(axis=1)]
@@ -193,5 +131,5 @@ def _attackable(features: FloatArray) -> FloatArray:
 def _check(known_ratio: float, coded_samples: int, noise_variance: float) -> None:
     if not 0 < known_ratio < 1:
         raise InputError(f"known_ratio = {known_ratio} must be above 0 and below 1, for example 0.5.")
-    require_at_least("coded_samples", coded_samples, 1)
-    require_non_negative("noise_variance", noise_variance)
+    require_count("coded_samples", coded_samples)
+    require_number("noise_variance", noise_variance)

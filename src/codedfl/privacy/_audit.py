@@ -10,8 +10,8 @@ import numpy as np
 from codedfl.coding import Rows
 from codedfl.privacy._accountant import PrivacyAccountant
 from codedfl.privacy._attack import AttackResult, attack_error
-from codedfl.privacy._interference import MiDpBudget, mi_dp_of_device
-from codedfl.privacy._label_audit import LabelLeakage, label_leakage
+from codedfl.privacy._labels import LabelLeakage, label_leakage
+from codedfl.privacy._mi_dp import MiDpBudget, mi_dp_of_device
 from codedfl.typing import FloatArray
 
 LITTLE_PRIVACY = 20.0

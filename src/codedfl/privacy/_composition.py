@@ -12,8 +12,8 @@ import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.privacy._accountant import PrivacyAccountant
+from codedfl.privacy._inputs import require_probability
 from codedfl.privacy._renyi import useful_orders
-from codedfl.privacy._solving import require_probability
 from codedfl.typing import FloatArray
 
 

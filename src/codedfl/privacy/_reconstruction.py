@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 
-from codedfl._validation import require_at_least, require_non_negative
 from codedfl.errors import InputError
-from codedfl.privacy._matching import procrustes
-from codedfl.privacy._matrices import require_matrix, require_same_columns
+from codedfl.privacy._inputs import require_count, require_matrix, require_number, require_same_columns
 from codedfl.typing import FloatArray
 
 RIDGE = 1e-9
@@ -131,6 +129,22 @@ def reconstruct(
     return Reconstruction(factor, strengths, float(np.sqrt(noise)), ridge, unknown_count, rows.mean(axis=0))
 
 
+def procrustes(factor: FloatArray, target: FloatArray) -> FloatArray:
+    """Return the rotation ``R`` (n, r), ``R^T R = I``, with the least ``||T - R A||_F``: ``U V^T`` of the SVD of ``T A^T``.
+
+    Args:
+        factor: ``A``, (r, d).
+        target: ``T``, (n, d), n at least r.
+
+    Example:
+        >>> procrustes(np.array([[2.0, 0.0]]), target=np.array([[0.0, 1.0], [-3.0, 0.0]])).tolist()
+        [[0.0], [-1.0]]
+    """
+    left, _, right = scipy.linalg.svd(target.astype(np.float64) @ factor.astype(np.float64).T, full_matrices=False)
+    rotation: FloatArray = left @ right
+    return rotation
+
+
 def _noise_edge(c: int, dimensions: int) -> float:
     """Return what the largest eigenvalue of noise stays below with probability 0.99 (Johnstone, Annals of Statistics 2001)."""
     if dimensions == 0:
@@ -151,7 +165,7 @@ def _check(coded_features: FloatArray, known: FloatArray, unknown_count: int, no
     require_matrix("coded_features", coded_features)
     require_matrix("known", known)
     require_same_columns("coded_features", coded_features, "known", known)
-    require_at_least("unknown_count", unknown_count, 1)
-    require_non_negative("noise_variance", noise_variance)
+    require_count("unknown_count", unknown_count)
+    require_number("noise_variance", noise_variance)
     if not coded_features.any():
         raise InputError("coded_features = 0 in every entry: there is nothing to reconstruct.")

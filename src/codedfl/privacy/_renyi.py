@@ -8,9 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
-from codedfl._validation import require_at_least, require_positive
 from codedfl.errors import InputError
-from codedfl.privacy._adjacency import Adjacency, require_adjacency, require_signal_to_noise
+from codedfl.privacy._inputs import (
+    Adjacency,
+    require_adjacency,
+    require_count,
+    require_positive_number,
+    require_probability,
+    require_signal_to_noise,
+)
 from codedfl.privacy._tails import x_minus_log1p
 from codedfl.typing import FloatArray
 
@@ -37,7 +43,7 @@ def renyi_divergence(
     Args:
         orders: ``a >= 1``; 1 is the Kullback-Leibler divergence.
         coded_samples: ``c``.
-        signal_to_noise: ``r``, see :func:`codedfl.privacy._exposure.signal_to_noise`.
+        signal_to_noise: ``r``, see :func:`codedfl.privacy.signal_to_noise`.
         adjacency: Which datasets are neighbours; "add-remove" takes the larger of both directions.
 
     Returns:
@@ -47,7 +53,7 @@ def renyi_divergence(
         >>> renyi_divergence([1.0, 2.0, 1e9], coded_samples=100, signal_to_noise=0.1).round(4)
         array([0.2345, 0.5025,    inf])
     """
-    require_at_least("coded_samples", coded_samples, 1)
+    require_count("coded_samples", coded_samples)
     require_adjacency(adjacency)
     require_signal_to_noise(signal_to_noise)
     excess = np.asarray(orders, dtype=np.float64) - 1
@@ -69,7 +75,7 @@ def useful_orders(signal_to_noise: float, count: int = 400) -> FloatArray:
         >>> useful_orders(4.0, count=3).round(4)
         array([1.    , 1.0027, 1.2483])
     """
-    require_positive("signal_to_noise", signal_to_noise)
+    require_positive_number("signal_to_noise", signal_to_noise)
     return np.asarray(1 + special.expit(np.linspace(-14, 5, count)) / signal_to_noise, dtype=np.float64)
 
 
@@ -86,8 +92,7 @@ def epsilon_from_renyi(orders: FloatArray, divergences: FloatArray, delta: float
         >>> round(epsilon_from_renyi(orders, renyi_divergence(orders, 100, 0.01), delta=1e-5), 3)
         0.311
     """
-    if not 0 < delta < 1:
-        raise InputError(f"delta = {delta} must lie between 0 and 1.")
+    require_probability("delta", delta)
     a, divergence = (np.asarray(values, dtype=np.float64) for values in (orders, divergences))
     usable = (a > 1) & np.isfinite(divergence)
     if not usable.any():
