@@ -122,7 +122,7 @@ def test_labels_without_noise_have_no_guarantee() -> None:
     assert bare.epsilon == math.inf
     assert bare.epsilon_from_renyi == math.inf
     assert PrivacyAccountant(coded_samples=10, noise_variance=1e9, epsilon=9.0, label_noise_variance=0.0).delta == 1
-    with pytest.raises(InputError, match=r"^label_noise_variance = 0 keeps no epsilon"):
+    with pytest.raises(InputError, match=r"^label_noise_variance = 0 keeps no epsilon .*: raise it"):
         PrivacyAccountant(noise_variance=1e9, epsilon=9.0, delta=1e-5, label_noise_variance=0.0)
     with pytest.raises(InputError, match=r"^label_noise_variance = 0.0 cannot keep epsilon = 9.0, .* use inf at"):
         PrivacyAccountant(coded_samples=10, epsilon=9.0, delta=1e-5, label_noise_variance=0.0)

@@ -148,7 +148,7 @@ class PrivacyAccountant:
     @property
     def epsilon_from_renyi(self) -> float:
         """Epsilon converted from the Renyi curve, as it composes with other mechanisms: never below the exact epsilon."""
-        if self.delta >= 1:
+        if self.delta >= 1 or self.signal_to_noise == 0:
             return 0.0
         if self.delta == 0 or math.isinf(self.signal_to_noise):
             return math.inf
@@ -242,18 +242,20 @@ class PrivacyAccountant:
     def _solve_coded_samples(self, noise_variance: float, epsilon: float, delta: float) -> int:
         """Return the largest number of coded samples that keeps the budget; refuse a budget that one sample exceeds."""
         ratio = self._ratio(noise_variance)
-        if ratio == 0 or math.isinf(ratio):
-            of_labels = math.isinf(self.label_signal_to_noise)
-            name, value = ("label_", self.label_noise_variance) if of_labels else ("", noise_variance)
-            any_number = "any number of coded samples"
+        if ratio == 0:
             raise InputError(
-                f"{name}noise_variance = {value:g} keeps no epsilon with {any_number}: give more noise."
-                if ratio
-                else f"noise_variance = {value:g} keeps every epsilon with {any_number}: give less noise."
+                f"noise_variance = {noise_variance} keeps any epsilon with any number of coded samples: lower it."
             )
-        found = most_coded_samples(epsilon, delta, ratio, self.adjacency)
+        found = most_coded_samples(epsilon, delta, ratio, self.adjacency) if math.isfinite(ratio) else 0
         if found == 0:
             least = exact_epsilon(delta, 1, ratio, self.adjacency)
+            if math.isinf(least):
+                by_labels = math.isinf(self.label_signal_to_noise)
+                cause = self.label_noise_variance if by_labels else noise_variance
+                raise InputError(
+                    f"{'label_' if by_labels else ''}noise_variance = {cause:g} keeps no epsilon with any number of coded "
+                    "samples: raise it."
+                )
             raise InputError(
                 f"epsilon = {epsilon} cannot be kept, as a single coded sample uses {least:.6g} at delta = {delta}: "
                 "allow that much, or raise the noise."

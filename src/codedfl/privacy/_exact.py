@@ -27,12 +27,26 @@ from codedfl.privacy._inputs import (
 from codedfl.privacy._tails import (
     log_chi_square_cdf,
     log_chi_square_density,
+    log_chi_square_hazard,
     log_chi_square_sf,
     log_difference,
 )
 from codedfl.typing import FloatArray
 
 _LEAST_EPSILON = 1e-15
+"""In units of ``r sqrt(c)``, the scale of the privacy loss; a smaller epsilon is rounded up to it."""
+
+_LEAST_RATIO, _LARGEST_RATIO = 1e-300, 1e200
+"""Smaller signal-to-noise ratios count as the least, and larger ones as no noise at all: both are on the safe side."""
+
+_FAR = 1e30
+"""An epsilon of more than this times ``r`` is so far in the tail that ``ln delta < -1e29``, whatever ``c``."""
+
+_LARGEST_LOG = 700.0
+"""Epsilon and ``r`` are looked for between ``e^-700`` and ``e^700``."""
+
+_CANCELS = 1e6
+"""Nats below which a tail is taken from its hazard, as too few digits of a difference between such tails are left."""
 
 _NEGLIGIBLE = 45.0
 """Nats below the peak of an integrand at which it no longer counts."""
@@ -72,16 +86,19 @@ def log_delta(epsilon: float, coded_samples: int, signal_to_noise: float, adjace
     require_count("coded_samples", coded_samples)
     require_adjacency(adjacency)
     require_signal_to_noise(signal_to_noise)
-    if signal_to_noise in (0.0, math.inf):
-        return -math.inf if signal_to_noise == 0 else 0.0
+    if signal_to_noise > _LARGEST_RATIO:
+        return 0.0
+    if signal_to_noise == 0 or epsilon > _FAR * signal_to_noise:
+        return -math.inf
+    r = max(signal_to_noise, _LEAST_RATIO)
     if adjacency == "replace":
-        return min(0.0, _log_replace(epsilon, coded_samples, signal_to_noise))
+        return min(0.0, _log_replace(epsilon, coded_samples, r))
     worst = -math.inf
     if adjacency != "add":
-        threshold = (coded_samples * math.log1p(signal_to_noise) + 2 * epsilon) / signal_to_noise
-        worst = float(_log_remove(np.array([threshold]), coded_samples, signal_to_noise)[0])
+        threshold = (coded_samples * math.log1p(r) + 2 * epsilon) / r
+        worst = float(_log_remove(np.array([threshold]), coded_samples, r)[0])
     if adjacency != "remove":
-        worst = max(worst, _log_add(epsilon, coded_samples, signal_to_noise))
+        worst = max(worst, _log_add(epsilon, coded_samples, r))
     return min(0.0, worst)
 
 
@@ -104,17 +121,17 @@ def exact_epsilon(
         13181
     """
     require_probability("delta", delta)
-    if math.isinf(signal_to_noise):
-        return math.inf
+    require_count("coded_samples", coded_samples)
+    require_signal_to_noise(signal_to_noise)
 
     def shortfall(log_epsilon: float) -> float:
         return math.log(delta) - log_delta(math.exp(log_epsilon), coded_samples, signal_to_noise, adjacency)
 
     if shortfall(-math.inf) >= 0:
         return 0.0
-    if shortfall(math.log(_LEAST_EPSILON)) >= 0:
-        return _LEAST_EPSILON
-    return math.exp(_increasing_root(shortfall, math.log(signal_to_noise * math.sqrt(coded_samples))))
+    scale = math.log(signal_to_noise) + 0.5 * math.log(coded_samples) if signal_to_noise < math.inf else 0.0
+    least = math.log(_LEAST_EPSILON) + min(scale, 0.0)
+    return math.exp(least if shortfall(least) >= 0 else _increasing_root(shortfall, scale))
 
 
 def largest_signal_to_noise(
@@ -134,7 +151,8 @@ def largest_signal_to_noise(
     def excess(log_ratio: float) -> float:
         return log_delta(epsilon, coded_samples, math.exp(log_ratio), adjacency) - math.log(delta)
 
-    return math.exp(_increasing_root(excess, math.log((epsilon + delta) / math.sqrt(coded_samples))))
+    root = _increasing_root(excess, math.log(epsilon + delta) - 0.5 * math.log(coded_samples))
+    return min(math.exp(root), _LARGEST_RATIO)
 
 
 def most_coded_samples(
@@ -178,11 +196,19 @@ def _log_remove(threshold: FloatArray, c: int, r: float) -> FloatArray:
     """Return ``ln delta`` of removal for each ``w`` in ``threshold`` (that is, for each epsilon, which may be negative)."""
     near, far = log_chi_square_sf(threshold, c), log_chi_square_sf(threshold * (1 + r), c)
     gap = np.maximum(near - far - 0.5 * (r * threshold - c * math.log1p(r)), 0)
+    cancels = far < -_CANCELS
+    if cancels.any():
+        gap[cancels] = np.maximum(
+            math.log1p(r)
+            + log_chi_square_hazard(threshold[cancels] * (1 + r), c, upper=True)
+            - log_chi_square_hazard(threshold[cancels], c, upper=True),
+            0,
+        )
     result = log_difference(near, gap)
     close = (gap < 1e-3) & (threshold > c - 10 * math.sqrt(2 * c))
     if close.any():
         w = threshold[close]
-        hazard = np.exp(log_chi_square_density(w, c) - near[close])
+        hazard = np.exp(log_chi_square_hazard(w, c, upper=True))
         reach = np.minimum(
             np.maximum(c - w, 0) + 12 * math.sqrt(2 * c) + 80, _NEGLIGIBLE / (r / 2 + np.minimum(hazard, 0.5))
         )
@@ -199,10 +225,14 @@ def _log_add(epsilon: float, c: int, r: float) -> float:
     if threshold <= 0:
         return -math.inf
     near, far = (float(log_chi_square_cdf(x, c)) for x in (threshold, threshold / (1 + r)))
-    gap = max(near - far - epsilon, 0.0)
+    gap = near - far - epsilon
+    if far < -_CANCELS:
+        inner, outer = (float(log_chi_square_hazard(x, c, upper=False)) for x in (threshold / (1 + r), threshold))
+        gap = inner - outer - math.log1p(r)
+    gap = max(gap, 0.0)
     if gap >= 1e-3:
         return float(log_difference(near, gap))
-    hazard = math.exp(float(log_chi_square_density(threshold, c)) - near)
+    hazard = math.exp(float(log_chi_square_hazard(threshold, c, upper=False)))
     reach = min(threshold, max(threshold - c, 0) + 12 * math.sqrt(2 * c) + 80, _NEGLIGIBLE / (s / 2 + hazard))
     steps = reach * _UNIT_NODES
     integrand = log_chi_square_cdf(threshold - steps, c) - steps * (s / 2)
@@ -228,26 +258,35 @@ def _log_replace(epsilon: float, c: int, r: float) -> float:
     for _ in range(60):
         grid = low + (high - low) * np.linspace(0, 1, 66)[1:-1]
         heights = integrand(grid)
-        tall = np.flatnonzero(heights > heights.max() - _NEGLIGIBLE)
+        if heights.max() == -math.inf:
+            return -math.inf
+        tall = np.flatnonzero(heights >= heights.max() - _NEGLIGIBLE)
         few = len(tall) < 24
         low, high = (
             low if tall[0] == 0 else float(grid[tall[0] - 1]),
             high if tall[-1] == 63 else float(grid[tall[-1] + 1]),
         )
-        if not few:
+        if not few or high - low < 1e-12 * high:
             break
     values = integrand(low + (high - low) * _UNIT_NODES)
     return math.log(high - low) + float(special.logsumexp(values + _LOG_UNIT_WEIGHTS))
 
 
 def _increasing_root(function: Callable[[float], float], guess: float) -> float:
-    """Return where an increasing function crosses 0, looking outwards from ``guess`` in steps that double."""
-    low = high = guess
+    """Return where an increasing function of a logarithm crosses 0; plus or minus infinity if it never does.
+
+    The bracket grows outwards from ``guess`` in steps that double.
+    """
+    low = high = min(max(guess, -_LARGEST_LOG), _LARGEST_LOG)
     step = 1.0
     while function(low) > 0:
-        low, high, step = low - step, low, 2 * step
+        if low == -_LARGEST_LOG:
+            return -math.inf
+        low, high, step = max(low - step, -_LARGEST_LOG), low, 2 * step
     if low == high:
         step = 1.0
         while function(high) <= 0:
-            low, high, step = high, high + step, 2 * step
+            if high == _LARGEST_LOG:
+                return math.inf
+            low, high, step = high, min(high + step, _LARGEST_LOG), 2 * step
     return float(optimize.brentq(function, low, high, xtol=1e-14, rtol=1e-14))

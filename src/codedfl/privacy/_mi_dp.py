@@ -44,7 +44,10 @@ def mi_dp_bits(coded_samples: int, noise_variance: float, interference: float = 
     require_number("noise_variance", noise_variance)
     require_number("interference", interference)
     hidden = noise_variance + interference
-    return 0.5 * math.log1p(coded_samples / hidden) / math.log(2) if hidden > 0 else math.inf
+    if hidden == 0:
+        return math.inf
+    ratio = coded_samples / hidden
+    return 0.5 * (math.log1p(ratio) if ratio < math.inf else math.log(coded_samples) - math.log(hidden)) / math.log(2)
 
 
 def noise_variance_for_mi_dp(bits: float, coded_samples: int, interference: float = 0.0) -> float:
@@ -69,6 +72,10 @@ def noise_variance_for_mi_dp(bits: float, coded_samples: int, interference: floa
     require_number("interference", interference)
     shrink = -2 * math.log(2) * bits
     hidden = coded_samples * math.exp(shrink) / -math.expm1(shrink)
+    if not 0 < hidden < math.inf:
+        raise InputError(
+            f"bits = {bits} needs a noise variance of {hidden:g} to the precision of a number: give a less extreme budget."
+        )
     if hidden < interference * (1 - 1e-12):
         most = mi_dp_bits(coded_samples, 0.0, interference)
         raise InputError(f"bits = {bits} is a larger budget than no noise at all uses: give {most:.6g} or less.")

@@ -16,6 +16,7 @@ from codedfl.privacy._inputs import (
     require_positive_number,
     require_probability,
     require_signal_to_noise,
+    shown,
 )
 from codedfl.privacy._tails import x_minus_log1p
 from codedfl.typing import FloatArray
@@ -58,14 +59,12 @@ def renyi_divergence(
     require_signal_to_noise(signal_to_noise)
     excess = np.asarray(orders, dtype=np.float64) - 1
     if not (excess >= 0).all():
-        raise InputError(f"orders = {orders} must all be 1 or more.")
-    remove = coded_samples * _one_direction(excess, signal_to_noise)
-    if adjacency == "remove":
-        return remove
-    add = coded_samples * _one_direction(excess, -_shrinkage(signal_to_noise))
-    if adjacency == "add":
-        return add
-    return remove + add if adjacency == "replace" else np.maximum(remove, add)
+        raise InputError(f"orders = {shown(orders)} must all be 1 or more.")
+    with np.errstate(over="ignore"):
+        remove = coded_samples * _one_direction(excess, signal_to_noise)
+        add = coded_samples * _one_direction(excess, -_shrinkage(signal_to_noise))
+        both = remove + add if adjacency == "replace" else np.maximum(remove, add)
+    return remove if adjacency == "remove" else add if adjacency == "add" else both
 
 
 def useful_orders(signal_to_noise: float, count: int = 400) -> FloatArray:
@@ -76,7 +75,7 @@ def useful_orders(signal_to_noise: float, count: int = 400) -> FloatArray:
         array([1.    , 1.0027, 1.2483])
     """
     require_positive_number("signal_to_noise", signal_to_noise)
-    return np.asarray(1 + special.expit(np.linspace(-14, 5, count)) / signal_to_noise, dtype=np.float64)
+    return np.asarray(1 + special.expit(np.linspace(-14, 5, count)) / max(signal_to_noise, 1e-300), dtype=np.float64)
 
 
 def epsilon_from_renyi(orders: FloatArray, divergences: FloatArray, delta: float) -> float:
