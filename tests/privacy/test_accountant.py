@@ -25,6 +25,7 @@ def changed(budget: PrivacyAccountant, **changes: Any) -> PrivacyAccountant:
     return replace(budget, **changes)
 
 
+@pytest.mark.slow
 @given(
     coded_samples=st.integers(1, 20_000),
     noise_variance=st.floats(0.01, 1e4),

@@ -100,7 +100,10 @@ def test_error_of_one_unknown_row_is_that_of_the_theory() -> None:
     assert abs(ratio.mean - 1) < 3 * ratio.standard_error < 0.3
 
 
-@pytest.mark.parametrize(("times_threshold", "shows"), [(0.3, False), (3.0, True), (10.0, True)])
+@pytest.mark.parametrize(
+    ("times_threshold", "shows"),
+    [pytest.param(0.3, False, marks=pytest.mark.slow), (3.0, True), pytest.param(10.0, True, marks=pytest.mark.slow)],
+)
 def test_a_row_shows_once_its_strength_passes_the_threshold(times_threshold: float, shows: bool) -> None:
     d, c = 60, 600
     threshold, noise = math.sqrt(d / c), d / c
@@ -161,6 +164,7 @@ def curve() -> tuple[AttackPoint, ...]:
     )
 
 
+@pytest.mark.slow
 def test_curve_has_a_point_for_each_noise_and_ratio(curve: tuple[AttackPoint, ...]) -> None:
     ratios = (0.01, 0.1, 0.5, 0.9, 0.99)
     assert [(point.noise_variance, point.known_ratio) for point in curve] == [
@@ -172,12 +176,14 @@ def test_curve_has_a_point_for_each_noise_and_ratio(curve: tuple[AttackPoint, ..
             assert 0 < measured.mean < 1.2
 
 
+@pytest.mark.slow
 def test_an_oracle_does_better_than_an_attacker_on_average(curve: tuple[AttackPoint, ...]) -> None:
     for point in curve:
         assert point.oracle.mean <= point.feasible.mean
         assert point.oracle_control.mean <= point.feasible_control.mean
 
 
+@pytest.mark.slow
 def test_without_noise_the_error_is_lower(curve: tuple[AttackPoint, ...]) -> None:
     # points of equal ratio share their known rows and projections, so this bound on the difference is a wide one
     none, some, much = curve[:5], curve[5:10], curve[10:]
@@ -189,12 +195,14 @@ def test_without_noise_the_error_is_lower(curve: tuple[AttackPoint, ...]) -> Non
         assert lower.oracle.mean < lower.baseline.mean - 3 * lower.baseline.standard_error
 
 
+@pytest.mark.slow
 def test_without_noise_the_coded_data_give_more_than_the_oracle_alone(curve: tuple[AttackPoint, ...]) -> None:
     for point in curve[:5]:
         errors = math.hypot(point.oracle.standard_error, point.oracle_control.standard_error)
         assert point.oracle.mean < point.oracle_control.mean - 2 * errors
 
 
+@pytest.mark.slow
 def test_many_unknown_rows_let_the_oracle_give_away_more_than_strong_noise_hides(
     curve: tuple[AttackPoint, ...],
 ) -> None:

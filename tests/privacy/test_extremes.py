@@ -15,6 +15,8 @@ from codedfl.errors import InputError
 from codedfl.privacy import (
     Adjacency,
     PrivacyAccountant,
+    Upload,
+    audit_device,
     epsilon_from_renyi,
     exact_epsilon,
     log_delta,
@@ -132,6 +134,29 @@ def test_renyi_of_any_size(c: int, ratio: float, order: float, delta: float, adj
     assert epsilon_from_renyi(orders, renyi_divergence(orders, c, ratio, adjacency), delta) >= 0
 
 
+@pytest.mark.parametrize(("scale", "noise"), [(1.0, 1e300), (1.0, 1e-300), (1e200, 1.0), (1e-200, 1.0), (1e-200, 0.0)])
+def test_an_audit_of_extreme_data_answers_or_refuses(scale: float, noise: float) -> None:
+    X, Y = scale * np.random.default_rng(0).uniform(-1, 1, (30, 4)), np.eye(2)[[0, 1] * 15]
+    upload = Upload(50, noise, noise, None, noise, noise)
+    refusal = ""
+    try:
+        audit = audit_device("phone", X, Y, upload, classification=True, rng=np.random.default_rng(1))
+        values = [
+            audit.epsilon,
+            audit.epsilon_features,
+            audit.mi_dp.printed,
+            audit.mi_dp.corrected,
+            audit.mi_dp.universal,
+        ]
+    except InputError as error:
+        refusal = str(error)
+    if refusal:
+        assert "1e" in refusal
+        assert len(refusal) < 200
+    else:
+        assert min(values) >= 0
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -164,10 +189,17 @@ def test_meaningless_numbers_are_refused_in_a_sentence(changes: dict[str, Any], 
     assert str(caught.value) == sentence
 
 
+def test_budgets_in_closed_form_allow_more_coded_samples() -> None:
+    assert mi_dp_bits(10**300, 1e-300) == pytest.approx(300 / math.log10(2), rel=1e-12)
+    with pytest.raises(InputError, match=r"^coded_samples = 1e\+400 must lie between 1 and 1e\+300\.$"):
+        mi_dp_bits(10**400, 1.0)
+
+
 def test_messages_do_not_repeat_long_input() -> None:
+    arguments: dict[str, Any] = {"coded_samples": 10, "noise_variance": 1.0, "delta": 1e-5}
     for changes in ({"adjacency": "x" * 10_000}, {"noise_variance": "9" * 10_000}):
         with pytest.raises(InputError) as caught:
-            PrivacyAccountant(**({"coded_samples": 10, "noise_variance": 1.0, "delta": 1e-5} | changes))
+            PrivacyAccountant(**arguments | changes)
         assert len(str(caught.value)) < 200
     with pytest.raises(InputError) as caught:
         renyi_divergence([0.5] * 10_000, 10, 1.0)

@@ -42,7 +42,7 @@ def test_coded_data_from_the_gram_matrix_reveal_the_same(noise_variance: float) 
     assert infer_labels(coded.labels).present == (1, 7)
 
 
-@pytest.mark.parametrize("label_noise_variance", [0.0, 20.0])
+@pytest.mark.parametrize("label_noise_variance", [pytest.param(0.0, marks=pytest.mark.slow), 20.0])
 def test_counts_are_unbiased_with_a_chi_square_error(label_noise_variance: float) -> None:
     # errors in units of (n_k + sigma_Y^2) sqrt(2 / c): their mean within 4 standard errors of 0, variance of 1
     counts, c, repeats = np.array([5.0, 40.0, 155.0]), 400, 400

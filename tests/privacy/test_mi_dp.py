@@ -257,9 +257,11 @@ def test_information_of_a_coin_that_shows_or_not() -> None:
 
 
 def test_bad_features_are_refused() -> None:
-    with pytest.raises(InputError, match=r"^features of shape \(3,\) must be a table"):
+    with pytest.raises(InputError, match=r"^features has shape \(3,\) and dtype float64: give a two-dimensional array"):
         interference(np.ones(3), 1.0)
-    with pytest.raises(InputError, match=r"^features of shape \(0, 3\) must be a table"):
+    with pytest.raises(
+        InputError, match=r"^features has shape \(0, 3\) and dtype float64: give a two-dimensional array"
+    ):
         printed_interference(np.ones((0, 3)))
     with pytest.raises(InputError, match=r"^features has 1 value\(s\) that are NaN"):
         interference(np.array([[1.0, math.nan]]), 1.0)

@@ -1,4 +1,4 @@
-"""How well the reconstruction attack works, measured on data (Fig. r1)."""
+"""The accuracy of the reconstruction attack, measured on data (Fig. r1)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from codedfl.typing import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class AttackResult:
-    """Relative errors ``||X_U - matched||_F / ||X_U||_F`` of one attack; lower is more leakage.
+    """Relative errors ``||X_U - matched||_F / ||X_U||_F`` of one attack; a lower error means more leakage.
 
-    Every guess is matched to the truth in the same way (`matched_error`). Rotation and matching bring in what an attacker
-    does not have, so each attack comes with a control, in which rows resampled from ``X_K`` take the place of what was
-    found in the coded data. Coded data leak as far as an attack is below its control and below the baseline.
+    Every guess is matched to the truth in the same way (`matched_error`). Rotation and matching use information that an
+    attacker does not have, so each attack comes with a control, in which rows resampled from ``X_K`` replace what was
+    found in the coded data. Coded data leak to the extent that an attack is below both its control and the baseline.
 
     Args:
-        oracle_error: rotated by an oracle that knows the truth: the ceiling of what leaks.
-        feasible_error: rotated towards rows resampled from ``X_K``, which an attacker can do.
-        baseline_error: the mean of ``X_K`` as the guess of every row.
-        oracle_control_error: the resampled rows, rotated by the oracle. Far below the baseline, and at times below
-            ``oracle_error``, when many rows are unknown: then the oracle gives away more than the coded data do.
-        feasible_control_error: the resampled rows as they are.
-        known: rows of ``X_K``.
-        unknown: rows of ``X_U``.
+        oracle_error: Rotated by an oracle that knows the truth: an upper limit of what leaks.
+        feasible_error: Rotated towards rows resampled from ``X_K``, as an attacker can do.
+        baseline_error: The mean of ``X_K`` as the guess for every row.
+        oracle_control_error: The resampled rows, rotated by the oracle. If many rows are unknown, this is far below the
+            baseline and sometimes below ``oracle_error``: then the oracle reveals more than the coded data do.
+        feasible_control_error: The resampled rows, not rotated.
+        known: Number of rows of ``X_K``.
+        unknown: Number of rows of ``X_U``.
     """
 
     oracle_error: float
@@ -46,17 +46,20 @@ class AttackResult:
 def attack_error(
     features: FloatArray, known_ratio: float, coded_samples: int, noise_variance: float, rng: np.random.Generator
 ) -> AttackResult:
-    """Encode a dataset, let an attacker know some of its rows, and measure how well the others are reconstructed.
+    """Encode a dataset, reveal some of its rows to an attacker, and measure how well the others are reconstructed.
 
-    Rows of zeros leave no trace in coded data and are left out. The same generator state gives the same known rows and the
-    same projection at any noise, and known rows that are nested as the ratio grows.
+    Rows of zeros leave no trace in coded data and are left out. With the same generator state, the known rows and the
+    projection are the same at any noise, and the known rows are nested as the ratio grows.
 
     Args:
-        features: ``X``, (l, d): one device's rows if the server sees its upload, all devices' if it sees only the sum.
-        known_ratio: share of rows that the attacker knows, above 0 and below 1; at least one row is known and one is not.
+        features: ``X``, (l, d): the rows of one device if the server sees its upload, of all devices if it sees only the sum.
+        known_ratio: Share of rows that the attacker knows, above 0 and below 1; at least one row is known and one is not.
         coded_samples: ``c``.
         noise_variance: ``sigma^2`` in what the server sees.
-        rng: the source of the known rows, the coded data, and the rows that the feasible rotation turns to.
+        rng: Source of the known rows, the coded data, and the rows towards which the feasible attack rotates.
+
+    Returns:
+        The relative errors of the attack, its controls and the baseline.
 
     Example:
         >>> X = np.random.default_rng(0).uniform(size=(21, 16))
@@ -71,10 +74,10 @@ def attack_error(
 
 
 def matched_error(truth: FloatArray, guess: FloatArray) -> float:
-    """Return ``||X - matched||_F / ||X||_F``, with the guessed rows in the order and with the signs that suit the truth best.
+    """Return ``||X - matched||_F / ||X||_F``, with the guessed rows in the order and with the signs that fit the truth best.
 
-    The order is found by the Hungarian method on the squared distances ``min ||x -+ guess||^2``: which row is which, and
-    its sign, do not show in coded data.
+    Coded data show neither the order of the rows nor their signs, so the Hungarian method assigns guesses to rows by the
+    squared distances ``min ||x -+ guess||^2``.
 
     Args:
         truth: ``X``, (n, d), not all zeros.
@@ -92,7 +95,7 @@ def matched_error(truth: FloatArray, guess: FloatArray) -> float:
     X, guesses = truth.astype(np.float64), guess.astype(np.float64)
     total = float(np.linalg.norm(X))
     if total == 0:
-        raise InputError("truth = 0 in every entry: an error relative to it needs at least one that is not.")
+        raise InputError("truth = 0 in every entry: a relative error needs at least one entry that is not zero.")
     products = X @ guesses.T
     costs = np.sum(guesses**2, axis=1) - 2 * np.abs(products)
     order, matched = linear_sum_assignment(costs)
@@ -123,7 +126,7 @@ def _attackable(features: FloatArray) -> FloatArray:
     rows = features[features.any(axis=1)]
     if len(rows) < 2:
         raise InputError(
-            f"features has {len(rows)} row(s) that are not all zeros: an attack needs 2, one to know and one to find."
+            f"features has {len(rows)} row(s) that are not all zeros: an attack needs at least 2, one known and one unknown."
         )
     return rows
 

@@ -1,4 +1,4 @@
-"""The exact (epsilon, delta) of a coded upload, through chi-square tails and in logarithms.
+"""The exact (epsilon, delta) of a coded upload from the logarithms of chi-square tails.
 
 The privacy loss depends on the release only through ``T``, the sum of ``c`` squares along the direction of the sample:
 ``(1 + r) chi2_c`` with the sample and ``chi2_c`` without. ``delta(epsilon) = E_P[(1 - e^(epsilon - loss))_+]`` is then a
@@ -34,22 +34,22 @@ from codedfl.privacy._tails import (
 from codedfl.typing import FloatArray
 
 _LEAST_EPSILON = 1e-15
-"""In units of ``r sqrt(c)``, the scale of the privacy loss; a smaller epsilon is rounded up to it."""
+"""In units of ``r sqrt(c)``, the scale of the privacy loss; smaller epsilons are rounded up to it."""
 
 _LEAST_RATIO, _LARGEST_RATIO = 1e-300, 1e200
-"""Smaller signal-to-noise ratios count as the least, and larger ones as no noise at all: both are on the safe side."""
+"""Smaller signal-to-noise ratios are raised to the least and larger ones count as no noise: both err on the safe side."""
 
 _FAR = 1e30
-"""An epsilon of more than this times ``r`` is so far in the tail that ``ln delta < -1e29``, whatever ``c``."""
+"""If epsilon exceeds this multiple of ``r``, then ``ln delta < -1e29`` for every ``c``."""
 
 _LARGEST_LOG = 700.0
-"""Epsilon and ``r`` are looked for between ``e^-700`` and ``e^700``."""
+"""The search for epsilon or ``r`` is limited to ``e^-700`` to ``e^700``."""
 
 _CANCELS = 1e6
-"""Nats below which a tail is taken from its hazard, as too few digits of a difference between such tails are left."""
+"""Differences between tails below ``-1e6`` nats are computed from hazards, as subtraction would leave too few digits."""
 
 _NEGLIGIBLE = 45.0
-"""Nats below the peak of an integrand at which it no longer counts."""
+"""How many nats below its peak an integrand becomes negligible."""
 
 _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(96)[k] for k in (0, 1))
 _UNIT_NODES, _LOG_UNIT_WEIGHTS = (_NODES + 1) / 2, np.log(_WEIGHTS / 2)
@@ -57,7 +57,7 @@ _UNIT_NODES, _LOG_UNIT_WEIGHTS = (_NODES + 1) / 2, np.log(_WEIGHTS / 2)
 
 
 def log_delta(epsilon: float, coded_samples: int, signal_to_noise: float, adjacency: Adjacency = "add-remove") -> float:
-    """Return ``ln delta`` of a coded upload at ``epsilon``: exact in the worst case over data.
+    """Return the exact ``ln delta`` of a coded upload at ``epsilon``, for the worst case over datasets.
 
     With ``w = (c ln(1 + r) + 2 epsilon) / r``, ``tau = (c ln(1 + r) - 2 epsilon) (1 + r) / r`` and chi-square laws of ``c``
     degrees of freedom:
@@ -71,7 +71,7 @@ def log_delta(epsilon: float, coded_samples: int, signal_to_noise: float, adjace
         epsilon: Zero or more, in nats.
         coded_samples: ``c``.
         signal_to_noise: ``r``, see :func:`codedfl.privacy.signal_to_noise`.
-        adjacency: Which datasets are neighbours; "add-remove" takes the larger of both directions.
+        adjacency: Which datasets are neighbours; "add-remove" takes the larger of the two directions.
 
     Returns:
         ``ln delta``, as delta itself may underflow.
@@ -105,7 +105,7 @@ def log_delta(epsilon: float, coded_samples: int, signal_to_noise: float, adjace
 def exact_epsilon(
     delta: float, coded_samples: int, signal_to_noise: float, adjacency: Adjacency = "add-remove"
 ) -> float:
-    """Return the least epsilon at which the coded upload is (epsilon, delta)-differentially private.
+    """Return the smallest epsilon at which the coded upload is (epsilon, delta)-differentially private.
 
     Args:
         delta: Between 0 and 1, both excluded.
@@ -114,7 +114,7 @@ def exact_epsilon(
         adjacency: Which datasets are neighbours.
 
     Returns:
-        Epsilon in nats; 0 if delta alone covers it, infinite without noise.
+        Epsilon in nats; 0 if delta alone suffices, infinite without noise.
 
     Example:
         >>> round(exact_epsilon(1e-5, coded_samples=10_000, signal_to_noise=4.0))
@@ -139,6 +139,15 @@ def largest_signal_to_noise(
 ) -> float:
     """Return the largest ``r = B^2 / sigma^2`` at which the coded upload is (epsilon, delta)-differentially private.
 
+    Args:
+        epsilon: Positive, in nats.
+        delta: Between 0 and 1, both excluded.
+        coded_samples: ``c``.
+        adjacency: Which datasets are neighbours.
+
+    Returns:
+        ``r``; at most 1e200, and 0 if no ``r`` above ``e^-700`` keeps the budget.
+
     Example:
         >>> r = largest_signal_to_noise(1.0, 1e-5, coded_samples=10_000)
         >>> round(exact_epsilon(1e-5, 10_000, r), 9)
@@ -160,8 +169,17 @@ def most_coded_samples(
 ) -> int:
     """Return the largest number of coded samples that keeps an upload (epsilon, delta)-differentially private.
 
+    Args:
+        epsilon: Positive, in nats.
+        delta: Between 0 and 1, both excluded.
+        signal_to_noise: ``r``, see :func:`codedfl.privacy.signal_to_noise`.
+        adjacency: Which datasets are neighbours.
+
     Returns:
-        The number; 0 if not even one coded sample keeps the budget.
+        The number; 0 if even a single coded sample exceeds the budget.
+
+    Raises:
+        InputError: If more than ``MOST`` coded samples keep the budget.
 
     Example:
         >>> most_coded_samples(1.0, 1e-5, signal_to_noise=0.01)
@@ -193,7 +211,7 @@ def most_coded_samples(
 
 
 def _log_remove(threshold: FloatArray, c: int, r: float) -> FloatArray:
-    """Return ``ln delta`` of removal for each ``w`` in ``threshold`` (that is, for each epsilon, which may be negative)."""
+    """Return ``ln delta`` of removal for each ``w`` in ``threshold``, that is for each epsilon, which may be negative."""
     near, far = log_chi_square_sf(threshold, c), log_chi_square_sf(threshold * (1 + r), c)
     gap = np.maximum(near - far - 0.5 * (r * threshold - c * math.log1p(r)), 0)
     cancels = far < -_CANCELS
@@ -240,9 +258,9 @@ def _log_add(epsilon: float, c: int, r: float) -> float:
 
 
 def _log_replace(epsilon: float, c: int, r: float) -> float:
-    """Return ``ln delta`` of replacement: removal, averaged over what the new sample's direction happens to show.
+    """Return ``ln delta`` of replacement: that of removal, averaged over the energy along the new sample's direction.
 
-    The integral is over ``y = sqrt(V)``, in which its integrand is log-concave, with a peak no wider than that of a standard
+    The integral is over ``y = sqrt(V)``, in which the integrand is log-concave with a peak no wider than that of a standard
     normal law.
     """
 

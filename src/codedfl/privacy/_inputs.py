@@ -33,13 +33,13 @@ def shown(value: object) -> str:
     return Repr().repr(value)
 
 
-def require_count(name: str, value: int, least: int = 1) -> None:
-    """Refuse anything but an integer from ``least`` to ``MOST``."""
+def require_count(name: str, value: int, most: int = MOST) -> None:
+    """Refuse anything but an integer from 1 to ``most``."""
     if isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} = {value} must be a whole number, {least} or more.")
-    if isinstance(value, int | np.integer) and not -MOST <= value <= MOST:
-        raise InputError(f"{name} = {shown(int(value))} must lie between {least} and {MOST}.")
-    require_at_least(name, value, least)
+        raise InputError(f"{name} = {value} must be a whole number, 1 or more.")
+    if isinstance(value, int | np.integer) and not -most <= value <= most:
+        raise InputError(f"{name} = {shown(int(value))} must lie between 1 and {shown(most)}.")
+    require_at_least(name, value, 1)
 
 
 def require_number(name: str, value: float) -> None:
@@ -89,6 +89,8 @@ def require_matrix(name: str, values: FloatArray) -> None:
             "one row and one column."
         )
     require_finite(name, values)
+    if float(np.abs(values).max()) > 1e100:
+        raise InputError(f"{name} has entries of magnitude above 1e+100: rescale the data, or use less noise.")
 
 
 def require_same_columns(name: str, values: FloatArray, other: str, others: FloatArray) -> None:
