@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import astuple
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pytest
@@ -13,12 +14,43 @@ from sklearn.datasets import load_digits
 
 from codedfl.coding import Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
-from codedfl.parallel import Workers
-from codedfl.privacy._attack import AttackPoint, AttackResult, Measured, attack_curve, attack_error
-from codedfl.privacy._matching import matched_error, procrustes
-from codedfl.privacy._reconstruction import reconstruct
+from codedfl.privacy._attack import AttackResult, attack_error, matched_error
+from codedfl.privacy._reconstruction import procrustes, reconstruct
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A mean over seeds and its standard error."""
+
+    mean: float
+    standard_error: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> Measured:
+        return cls(float(np.mean(values)), float(np.std(values, ddof=1) / math.sqrt(len(values))))
+
+
+@dataclass(frozen=True)
+class AttackPoint:
+    """The attack at one known ratio and one noise variance."""
+
+    known_ratio: float
+    noise_variance: float
+    oracle: Measured
+    feasible: Measured
+    baseline: Measured
+    oracle_control: Measured
+    feasible_control: Measured
+
+
+def attack_point(X: FloatArray, ratio: float, c: int, variance: float, streams: Streams, repeats: int) -> AttackPoint:
+    """Repeat the attack; repeat r draws the same stream at every point, so that points differ by ratio and noise alone."""
+    results = [attack_error(X, ratio, c, variance, streams.at("attack", round=r)) for r in range(repeats)]
+    names = ("oracle", "feasible", "baseline", "oracle_control", "feasible_control")
+    errors = {name: Measured.over([getattr(result, f"{name}_error") for result in results]) for name in names}
+    return AttackPoint(ratio, variance, **errors)
 
 
 def images(count: int) -> FloatArray:
@@ -68,7 +100,10 @@ def test_error_of_one_unknown_row_is_that_of_the_theory() -> None:
     assert abs(ratio.mean - 1) < 3 * ratio.standard_error < 0.3
 
 
-@pytest.mark.parametrize(("times_threshold", "shows"), [(0.3, False), (3.0, True), (10.0, True)])
+@pytest.mark.parametrize(
+    ("times_threshold", "shows"),
+    [pytest.param(0.3, False, marks=pytest.mark.slow), (3.0, True), pytest.param(10.0, True, marks=pytest.mark.slow)],
+)
 def test_a_row_shows_once_its_strength_passes_the_threshold(times_threshold: float, shows: bool) -> None:
     d, c = 60, 600
     threshold, noise = math.sqrt(d / c), d / c
@@ -122,9 +157,14 @@ def test_nothing_found_is_the_baseline() -> None:
 @pytest.fixture(scope="module")
 def curve() -> tuple[AttackPoint, ...]:
     ratios = (0.01, 0.1, 0.5, 0.9, 0.99)
-    return attack_curve(images(150), ratios, 3000, (0.0, 1.0, 100.0), streams=Streams(3), repeats=8)
+    return tuple(
+        attack_point(images(150), ratio, 3000, variance, Streams(3), repeats=8)
+        for variance in (0.0, 1.0, 100.0)
+        for ratio in ratios
+    )
 
 
+@pytest.mark.slow
 def test_curve_has_a_point_for_each_noise_and_ratio(curve: tuple[AttackPoint, ...]) -> None:
     ratios = (0.01, 0.1, 0.5, 0.9, 0.99)
     assert [(point.noise_variance, point.known_ratio) for point in curve] == [
@@ -136,12 +176,14 @@ def test_curve_has_a_point_for_each_noise_and_ratio(curve: tuple[AttackPoint, ..
             assert 0 < measured.mean < 1.2
 
 
+@pytest.mark.slow
 def test_an_oracle_does_better_than_an_attacker_on_average(curve: tuple[AttackPoint, ...]) -> None:
     for point in curve:
         assert point.oracle.mean <= point.feasible.mean
         assert point.oracle_control.mean <= point.feasible_control.mean
 
 
+@pytest.mark.slow
 def test_without_noise_the_error_is_lower(curve: tuple[AttackPoint, ...]) -> None:
     # points of equal ratio share their known rows and projections, so this bound on the difference is a wide one
     none, some, much = curve[:5], curve[5:10], curve[10:]
@@ -153,12 +195,14 @@ def test_without_noise_the_error_is_lower(curve: tuple[AttackPoint, ...]) -> Non
         assert lower.oracle.mean < lower.baseline.mean - 3 * lower.baseline.standard_error
 
 
+@pytest.mark.slow
 def test_without_noise_the_coded_data_give_more_than_the_oracle_alone(curve: tuple[AttackPoint, ...]) -> None:
     for point in curve[:5]:
         errors = math.hypot(point.oracle.standard_error, point.oracle_control.standard_error)
         assert point.oracle.mean < point.oracle_control.mean - 2 * errors
 
 
+@pytest.mark.slow
 def test_many_unknown_rows_let_the_oracle_give_away_more_than_strong_noise_hides(
     curve: tuple[AttackPoint, ...],
 ) -> None:
@@ -167,14 +211,9 @@ def test_many_unknown_rows_let_the_oracle_give_away_more_than_strong_noise_hides
     assert half.oracle_control.mean < 0.5 * half.baseline.mean
 
 
-def test_curve_does_not_depend_on_workers_and_repeats_exactly() -> None:
-    X = images(30)
-
-    def run(workers: Workers | None) -> tuple[AttackPoint, ...]:
-        return attack_curve(X, [0.3, 0.9], 200, [0.0, 1.0], streams=Streams(1), repeats=2, workers=workers)
-
-    with Workers(2) as workers:
-        assert run(None) == run(None) == run(workers)
+def test_the_attack_repeats_exactly() -> None:
+    results = [attack_error(images(30), 0.9, 200, 1.0, np.random.default_rng(1)) for _ in range(2)]
+    assert results[0] == results[1]
 
 
 def test_error_decreases_with_coded_samples() -> None:
@@ -347,5 +386,3 @@ def test_bad_targets_and_guesses_are_refused() -> None:
         matched_error(X, X[:2])
     with pytest.raises(InputError, match=r"^truth = 0 in every entry"):
         matched_error(0 * X, X)
-    with pytest.raises(InputError, match=r"^repeats = 1 must be 2 or more"):
-        attack_curve(X, [0.5], 10, [0.0], streams=Streams(0), repeats=1)

@@ -9,8 +9,7 @@ import pytest
 
 from codedfl.coding import Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
-from codedfl.privacy._label_audit import label_leakage
-from codedfl.privacy._labels import FALSE_ALARM, estimate_class_means, infer_labels
+from codedfl.privacy._labels import FALSE_ALARM, estimate_class_means, infer_labels, label_leakage
 from codedfl.typing import FloatArray
 
 CLASSES = 10
@@ -43,7 +42,7 @@ def test_coded_data_from_the_gram_matrix_reveal_the_same(noise_variance: float) 
     assert infer_labels(coded.labels).present == (1, 7)
 
 
-@pytest.mark.parametrize("label_noise_variance", [0.0, 20.0])
+@pytest.mark.parametrize("label_noise_variance", [pytest.param(0.0, marks=pytest.mark.slow), 20.0])
 def test_counts_are_unbiased_with_a_chi_square_error(label_noise_variance: float) -> None:
     # errors in units of (n_k + sigma_Y^2) sqrt(2 / c): their mean within 4 standard errors of 0, variance of 1
     counts, c, repeats = np.array([5.0, 40.0, 155.0]), 400, 400
@@ -72,7 +71,7 @@ def test_class_means_have_the_error_that_is_derived(noise_variance: float) -> No
     squares = np.empty((repeats, 3))
     for seed in range(repeats):
         coded = encode(Rows(X, Y), c, noise_variance=noise_variance, rng=np.random.default_rng(seed))
-        means = estimate_class_means(coded.features, coded.labels)
+        means = estimate_class_means(coded.features, coded.labels, infer_labels(coded.labels))
         assert np.flatnonzero(np.isfinite(means).all(axis=1)).tolist() == [2, 5, 9]
         assert np.isnan(means[[0, 1, 3, 4, 6, 7, 8]]).all()
         for place, label in enumerate(counts):
@@ -197,6 +196,8 @@ def test_bad_uploads_are_refused() -> None:
     with pytest.raises(InputError, match=r"^coded_labels has shape"):
         infer_labels(np.ones((0, 3)))
     with pytest.raises(InputError, match=r"^coded_features has 2 rows but coded_labels has 3"):
-        estimate_class_means(FEATURES[:2], ONE_HOT)
+        infer_labels(ONE_HOT, 0.0, FEATURES[:2])
+    with pytest.raises(InputError, match=r"^coded_features has 2 rows but coded_labels has 3"):
+        estimate_class_means(FEATURES[:2], ONE_HOT, infer_labels(ONE_HOT))
     with pytest.raises(InputError, match=r"^coded_samples = 0 must be"):
         label_leakage(FEATURES, ONE_HOT, 0, 0.0, 0.0, np.random.default_rng(0))

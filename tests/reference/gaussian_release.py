@@ -47,12 +47,3 @@ def hidden_power(X: Matrix, noise_variance: float) -> float:
         for k in range(X.shape[1]):
             smallest = min(smallest, 1 / float(precision[k, k]))
     return smallest
-
-
-def sample_signal_to_noise(Z: Matrix, noise: Matrix) -> Matrix:
-    """``z_j^T (Z_-j^T Z_-j + diag(noise))^-1 z_j``, one sample at a time."""
-    ratios = []
-    for j, z in enumerate(Z):
-        others = np.delete(Z, j, axis=0)
-        ratios.append(z @ np.linalg.inv(others.T @ others + np.diag(noise)) @ z)
-    return np.array(ratios)

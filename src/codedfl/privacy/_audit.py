@@ -1,4 +1,4 @@
-"""An audit of one device: what its coded upload reveals, in numbers and in plain words."""
+"""The audit of one device: what its coded upload reveals, in numbers and in plain words."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import numpy as np
 from codedfl.coding import Rows
 from codedfl.privacy._accountant import PrivacyAccountant
 from codedfl.privacy._attack import AttackResult, attack_error
-from codedfl.privacy._interference import MiDpBudget, mi_dp_of_device
-from codedfl.privacy._label_audit import LabelLeakage, label_leakage
+from codedfl.privacy._inputs import require_matrix
+from codedfl.privacy._labels import LabelLeakage, label_leakage
+from codedfl.privacy._mi_dp import MiDpBudget, mi_dp_of_device
 from codedfl.typing import FloatArray
 
 LITTLE_PRIVACY = 20.0
-"""An epsilon above which (epsilon, delta) differential privacy promises next to nothing: e^20 is half a billion."""
+"""Above this epsilon, (epsilon, delta) differential privacy guarantees next to nothing: e^20 is half a billion."""
 
 
 @dataclass(frozen=True)
 class Upload:
-    """How devices encode, as far as privacy goes.
+    """How devices encode, as far as it affects privacy.
 
     Args:
         coded_samples: ``c``.
         noise_variance: ``sigma_i^2`` of this device.
         label_noise_variance: ``sigma_Y^2`` of this device.
         clip_norm: ``B``, to which samples are clipped; None if they are not.
-        sum_noise_variance: noise in the sum of all devices' coded features.
-        sum_label_noise_variance: noise in the sum of all devices' coded labels.
+        sum_noise_variance: Noise variance in the sum of all devices' coded features.
+        sum_label_noise_variance: Noise variance in the sum of all devices' coded labels.
     """
 
     coded_samples: int
@@ -41,22 +42,22 @@ class Upload:
 
 @dataclass(frozen=True)
 class DeviceAudit:
-    """What one device's upload reveals.
+    """What the upload of one device reveals.
 
     Args:
-        name: of the device.
+        name: Name of the device.
         samples: ``l_i``.
-        largest_norm: of its samples' features, before clipping.
-        largest_entry: of its features in magnitude, before clipping.
-        norm_bound: ``B`` of the worst-case numbers: the clipping norm, or without clipping the largest norm in the data, and then
-            the numbers are no guarantee.
-        mi_dp: bits for one entry: as printed, corrected for this data, and for all data.
-        epsilon_features: worst case at ``delta`` for the coded features, if no labels were coded with them.
-        epsilon: worst case for features and labels as they are uploaded, if the server sees this upload.
-        epsilon_in_sum: the same if the server sees only the sum of all uploads.
-        labels: what the coded labels tell; None for a regression.
-        attack: what a reconstruction attack achieves; None if it was left out or there is only one sample.
-        warnings: what is unsafe, in plain words.
+        largest_norm: Largest norm of the features of a sample, before clipping.
+        largest_entry: Largest magnitude of a feature, before clipping.
+        norm_bound: ``B`` of the worst-case numbers: the clipping norm or, without clipping, the largest norm in the data, in
+            which case the numbers are no guarantee.
+        mi_dp: Bits per entry: as printed, corrected for this data, and for all data.
+        epsilon_features: Worst case at ``delta`` for the coded features, if no labels are coded with them.
+        epsilon: Worst case for features and labels as uploaded, if the server sees this upload.
+        epsilon_in_sum: The same if the server sees only the sum of all uploads.
+        labels: What the coded labels reveal; None for a regression.
+        attack: Result of the reconstruction attack; None if it was skipped or there is only one sample.
+        warnings: What is unsafe, in plain words.
     """
 
     name: str
@@ -87,14 +88,17 @@ def audit_device(
     """Audit the upload of one device.
 
     Args:
-        name: of the device.
+        name: Name of the device.
         features: ``X_i``, (l, d).
         labels: ``Y_i``, (l, o).
-        upload: how the device encodes.
-        classification: whether the labels are one-hot classes.
-        delta: of the (epsilon, delta) guarantees.
-        known_ratio: share of the device's samples that the attacker knows already; None to leave the attack out.
-        rng: the source of the uploads that are attacked.
+        upload: How the device encodes.
+        classification: Whether the labels are one-hot classes.
+        delta: Delta of the (epsilon, delta) guarantees.
+        known_ratio: Share of the device's samples that the attacker already knows; None skips the attack.
+        rng: Source of the uploads that are attacked.
+
+    Returns:
+        The budgets, the results of the attacks, and the warnings.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -103,6 +107,8 @@ def audit_device(
         >>> audit.labels.single_class, len(audit.warnings)
         (True, 3)
     """
+    require_matrix("features", features)
+    require_matrix("labels", labels)
     encoded = Rows(features, labels)
     if upload.clip_norm is not None:
         encoded = encoded.clipped(upload.clip_norm)
@@ -153,15 +159,15 @@ def audit_device(
 
 
 def _warnings(audit: DeviceAudit, upload: Upload, dimension: int) -> Iterator[str]:
-    """Say in plain words what is unsafe; without this device's numbers, so that devices with the same trouble can be grouped."""
+    """Yield what is unsafe, in plain words and without numbers of the device, so that devices can be grouped by warning."""
     if upload.noise_variance == 0:
         if audit.samples < dimension:
             yield (
-                "no noise and fewer samples than features, so that the upload gives away the space that the samples span exactly;"
+                "no noise and fewer samples than features, so that the upload reveals exactly the space that the samples span;"
                 " set coding.noise_variance"
             )
         else:
-            yield "no noise, so that nothing bounds what the upload gives away; set coding.noise_variance"
+            yield "no noise, so that nothing bounds what the upload reveals; set coding.noise_variance"
     if audit.labels is not None and upload.label_noise_variance == 0:
         what = "which single class it has" if audit.labels.single_class else "which classes it has and their means"
         yield f"labels are coded without noise, so that the upload shows {what}; set coding.label_noise_variance"
@@ -169,13 +175,13 @@ def _warnings(audit: DeviceAudit, upload: Upload, dimension: int) -> Iterator[st
         yield "features exceed [-1, 1], for which the MI-DP budgets hold; set features.scaling"
     if upload.clip_norm is None:
         yield (
-            "samples are not clipped, so that the epsilons are for this data's own largest norm and no guarantee; set"
+            "samples are not clipped, so that the epsilons refer to the largest norm in this data and are no guarantee; set"
             " coding.clip_norm"
         )
     if audit.epsilon_features > LITTLE_PRIVACY and upload.noise_variance > 0:
         yield (
-            f"epsilon is above {LITTLE_PRIVACY:g} even for the features alone, which promises next to nothing in the worst case;"
-            " more noise, fewer coded samples or a smaller clipping norm lower it"
+            f"epsilon is above {LITTLE_PRIVACY:g} even for the features alone, which guarantees next to nothing in the worst"
+            " case; more noise, fewer coded samples or a smaller clipping norm lower it"
         )
     if audit.attack is not None and audit.attack.feasible_error < 0.5 * audit.attack.baseline_error:
         yield "an attacker who knows most of the samples reconstructs the others with less than half the error of guessing"

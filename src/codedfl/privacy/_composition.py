@@ -1,4 +1,4 @@
-"""A coded upload together with other mechanisms, composed by Renyi divergence through dp-accounting (an extra)."""
+"""Composition of coded uploads with other mechanisms by Renyi divergence; needs dp-accounting (an extra)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.privacy._accountant import PrivacyAccountant
+from codedfl.privacy._inputs import require_probability
 from codedfl.privacy._renyi import useful_orders
-from codedfl.privacy._solving import require_probability
 from codedfl.typing import FloatArray
 
 
 @dataclass(frozen=True)
 class ComposedBudget:
-    """What several mechanisms on the same data use together.
+    """The joint budget of several mechanisms on the same data.
 
     Attributes:
         epsilon: In nats.
@@ -38,16 +38,16 @@ def compose(
     delta: float,
     orders: Sequence[float] | FloatArray | None = None,
 ) -> ComposedBudget:
-    """Return the budget of coded uploads and other mechanisms on the same data, such as noisy updates during training.
+    """Return the joint budget of coded uploads and other mechanisms on the same data, such as noisy updates during training.
 
     The Renyi curves are added order by order and converted by ``dp_accounting.rdp.compute_epsilon``. The other mechanisms
-    must be meant for the same adjacency: their noise multipliers are relative to what one sample changes.
+    must assume the same adjacency: their noise multipliers are relative to the change that one sample makes.
 
     Args:
-        uploads: Accountants of coded uploads, all of one adjacency.
+        uploads: Accountants of coded uploads, all with the same adjacency.
         events: ``dp_accounting.DpEvent`` objects of the other mechanisms.
         delta: The delta of the result, in place of those of the uploads.
-        orders: Renyi orders to choose from; by default dp-accounting's own and those useful to each upload.
+        orders: Renyi orders to choose from; by default those of dp-accounting and those useful for each upload.
 
     Returns:
         The budget; its epsilon is infinite if no order has a finite divergence.
@@ -65,9 +65,7 @@ def compose(
     require_probability("delta", delta)
     kinds = {upload.adjacency for upload in uploads}
     if len(kinds) > 1:
-        raise InputError(
-            f"uploads have the adjacencies {', '.join(sorted(kinds))}: account all of them for the same one."
-        )
+        raise InputError(f"uploads have the adjacencies {', '.join(sorted(kinds))}: use the same one for all of them.")
     relations = library.NeighboringRelation
     accountant = library.rdp.RdpAccountant(
         _default_orders(library, uploads) if orders is None else np.asarray(orders, dtype=np.float64),
@@ -86,13 +84,13 @@ def compose(
 
 
 def _default_orders(library: ModuleType, uploads: Sequence[PrivacyAccountant]) -> FloatArray:
-    """Return dp-accounting's orders and those at which the curves of the uploads are finite."""
+    """Return the orders of dp-accounting and those at which the curves of the uploads are finite."""
     ratios = [upload.signal_to_noise for upload in uploads if np.isfinite(upload.signal_to_noise)]
     return np.unique(np.concatenate([library.rdp.RdpAccountant().orders, *map(useful_orders, ratios)]))
 
 
 def _dp_accounting() -> ModuleType:
-    """Return the module, or say how to install it."""
+    """Return the module, or explain how to install it."""
     try:
         return importlib.import_module("dp_accounting")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The exact (epsilon, delta) of a coded upload, through chi-square tails and in logarithms.
+"""The exact (epsilon, delta) of a coded upload from the logarithms of chi-square tails.
 
 The privacy loss depends on the release only through ``T``, the sum of ``c`` squares along the direction of the sample:
 ``(1 + r) chi2_c`` with the sample and ``chi2_c`` without. ``delta(epsilon) = E_P[(1 - e^(epsilon - loss))_+]`` is then a
@@ -8,22 +8,48 @@ difference of two tails.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
-from codedfl._validation import require_at_least, require_non_negative
-from codedfl.privacy._adjacency import Adjacency, require_adjacency, require_signal_to_noise
+from codedfl.errors import InputError
+from codedfl.privacy._inputs import (
+    MOST,
+    Adjacency,
+    require_adjacency,
+    require_count,
+    require_number,
+    require_positive_number,
+    require_probability,
+    require_signal_to_noise,
+)
 from codedfl.privacy._tails import (
     log_chi_square_cdf,
     log_chi_square_density,
+    log_chi_square_hazard,
     log_chi_square_sf,
     log_difference,
 )
 from codedfl.typing import FloatArray
 
+_LEAST_EPSILON = 1e-15
+"""In units of ``r sqrt(c)``, the scale of the privacy loss; smaller epsilons are rounded up to it."""
+
+_LEAST_RATIO, _LARGEST_RATIO = 1e-300, 1e200
+"""Smaller signal-to-noise ratios are raised to the least and larger ones count as no noise: both err on the safe side."""
+
+_FAR = 1e30
+"""If epsilon exceeds this multiple of ``r``, then ``ln delta < -1e29`` for every ``c``."""
+
+_LARGEST_LOG = 700.0
+"""The search for epsilon or ``r`` is limited to ``e^-700`` to ``e^700``."""
+
+_CANCELS = 1e6
+"""Differences between tails below ``-1e6`` nats are computed from hazards, as subtraction would leave too few digits."""
+
 _NEGLIGIBLE = 45.0
-"""Nats below the peak of an integrand at which it no longer counts."""
+"""How many nats below its peak an integrand becomes negligible."""
 
 _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(96)[k] for k in (0, 1))
 _UNIT_NODES, _LOG_UNIT_WEIGHTS = (_NODES + 1) / 2, np.log(_WEIGHTS / 2)
@@ -31,7 +57,7 @@ _UNIT_NODES, _LOG_UNIT_WEIGHTS = (_NODES + 1) / 2, np.log(_WEIGHTS / 2)
 
 
 def log_delta(epsilon: float, coded_samples: int, signal_to_noise: float, adjacency: Adjacency = "add-remove") -> float:
-    """Return ``ln delta`` of a coded upload at ``epsilon``: exact in the worst case over data.
+    """Return the exact ``ln delta`` of a coded upload at ``epsilon``, for the worst case over datasets.
 
     With ``w = (c ln(1 + r) + 2 epsilon) / r``, ``tau = (c ln(1 + r) - 2 epsilon) (1 + r) / r`` and chi-square laws of ``c``
     degrees of freedom:
@@ -44,8 +70,8 @@ def log_delta(epsilon: float, coded_samples: int, signal_to_noise: float, adjace
     Args:
         epsilon: Zero or more, in nats.
         coded_samples: ``c``.
-        signal_to_noise: ``r``, see :func:`codedfl.privacy._exposure.signal_to_noise`.
-        adjacency: Which datasets are neighbours; "add-remove" takes the larger of both directions.
+        signal_to_noise: ``r``, see :func:`codedfl.privacy.signal_to_noise`.
+        adjacency: Which datasets are neighbours; "add-remove" takes the larger of the two directions.
 
     Returns:
         ``ln delta``, as delta itself may underflow.
@@ -56,32 +82,151 @@ def log_delta(epsilon: float, coded_samples: int, signal_to_noise: float, adjace
         >>> round(log_delta(1e6, coded_samples=100, signal_to_noise=4.0))
         -249556
     """
-    require_non_negative("epsilon", epsilon)
-    require_at_least("coded_samples", coded_samples, 1)
+    require_number("epsilon", epsilon)
+    require_count("coded_samples", coded_samples)
     require_adjacency(adjacency)
     require_signal_to_noise(signal_to_noise)
-    if signal_to_noise in (0.0, math.inf):
-        return -math.inf if signal_to_noise == 0 else 0.0
+    if signal_to_noise > _LARGEST_RATIO:
+        return 0.0
+    if signal_to_noise == 0 or epsilon > _FAR * signal_to_noise:
+        return -math.inf
+    r = max(signal_to_noise, _LEAST_RATIO)
     if adjacency == "replace":
-        return min(0.0, _log_replace(epsilon, coded_samples, signal_to_noise))
+        return min(0.0, _log_replace(epsilon, coded_samples, r))
     worst = -math.inf
     if adjacency != "add":
-        threshold = (coded_samples * math.log1p(signal_to_noise) + 2 * epsilon) / signal_to_noise
-        worst = float(_log_remove(np.array([threshold]), coded_samples, signal_to_noise)[0])
+        threshold = (coded_samples * math.log1p(r) + 2 * epsilon) / r
+        worst = float(_log_remove(np.array([threshold]), coded_samples, r)[0])
     if adjacency != "remove":
-        worst = max(worst, _log_add(epsilon, coded_samples, signal_to_noise))
+        worst = max(worst, _log_add(epsilon, coded_samples, r))
     return min(0.0, worst)
 
 
+def exact_epsilon(
+    delta: float, coded_samples: int, signal_to_noise: float, adjacency: Adjacency = "add-remove"
+) -> float:
+    """Return the smallest epsilon at which the coded upload is (epsilon, delta)-differentially private.
+
+    Args:
+        delta: Between 0 and 1, both excluded.
+        coded_samples: ``c``.
+        signal_to_noise: ``r``, see :func:`codedfl.privacy.signal_to_noise`.
+        adjacency: Which datasets are neighbours.
+
+    Returns:
+        Epsilon in nats; 0 if delta alone suffices, infinite without noise.
+
+    Example:
+        >>> round(exact_epsilon(1e-5, coded_samples=10_000, signal_to_noise=4.0))
+        13181
+    """
+    require_probability("delta", delta)
+    require_count("coded_samples", coded_samples)
+    require_signal_to_noise(signal_to_noise)
+
+    def shortfall(log_epsilon: float) -> float:
+        return math.log(delta) - log_delta(math.exp(log_epsilon), coded_samples, signal_to_noise, adjacency)
+
+    if shortfall(-math.inf) >= 0:
+        return 0.0
+    scale = math.log(signal_to_noise) + 0.5 * math.log(coded_samples) if signal_to_noise < math.inf else 0.0
+    least = math.log(_LEAST_EPSILON) + min(scale, 0.0)
+    return math.exp(least if shortfall(least) >= 0 else _increasing_root(shortfall, scale))
+
+
+def largest_signal_to_noise(
+    epsilon: float, delta: float, coded_samples: int, adjacency: Adjacency = "add-remove"
+) -> float:
+    """Return the largest ``r = B^2 / sigma^2`` at which the coded upload is (epsilon, delta)-differentially private.
+
+    Args:
+        epsilon: Positive, in nats.
+        delta: Between 0 and 1, both excluded.
+        coded_samples: ``c``.
+        adjacency: Which datasets are neighbours.
+
+    Returns:
+        ``r``; at most 1e200, and 0 if no ``r`` above ``e^-700`` keeps the budget.
+
+    Example:
+        >>> r = largest_signal_to_noise(1.0, 1e-5, coded_samples=10_000)
+        >>> round(exact_epsilon(1e-5, 10_000, r), 9)
+        1.0
+    """
+    require_positive_number("epsilon", epsilon)
+    require_probability("delta", delta)
+    require_count("coded_samples", coded_samples)
+
+    def excess(log_ratio: float) -> float:
+        return log_delta(epsilon, coded_samples, math.exp(log_ratio), adjacency) - math.log(delta)
+
+    root = _increasing_root(excess, math.log(epsilon + delta) - 0.5 * math.log(coded_samples))
+    return min(math.exp(root), _LARGEST_RATIO)
+
+
+def most_coded_samples(
+    epsilon: float, delta: float, signal_to_noise: float, adjacency: Adjacency = "add-remove"
+) -> int:
+    """Return the largest number of coded samples that keeps an upload (epsilon, delta)-differentially private.
+
+    Args:
+        epsilon: Positive, in nats.
+        delta: Between 0 and 1, both excluded.
+        signal_to_noise: ``r``, see :func:`codedfl.privacy.signal_to_noise`.
+        adjacency: Which datasets are neighbours.
+
+    Returns:
+        The number; 0 if even a single coded sample exceeds the budget.
+
+    Raises:
+        InputError: If more than ``MOST`` coded samples keep the budget.
+
+    Example:
+        >>> most_coded_samples(1.0, 1e-5, signal_to_noise=0.01)
+        1319
+        >>> most_coded_samples(1.0, 1e-5, signal_to_noise=4.0)
+        0
+    """
+    require_positive_number("epsilon", epsilon)
+    require_probability("delta", delta)
+    require_positive_number("signal_to_noise", signal_to_noise)
+
+    def keeps(coded_samples: int) -> bool:
+        return log_delta(epsilon, coded_samples, signal_to_noise, adjacency) <= math.log(delta)
+
+    if not keeps(1):
+        return 0
+    enough, too_many = 1, 2
+    while keeps(too_many):
+        enough, too_many = too_many, 2 * too_many
+        if too_many > MOST:
+            raise InputError(
+                f"epsilon = {epsilon} is kept by more than {MOST} coded samples at this noise: "
+                "lower the noise, or give coded_samples and solve for something else."
+            )
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        enough, too_many = (middle, too_many) if keeps(middle) else (enough, middle)
+    return enough
+
+
 def _log_remove(threshold: FloatArray, c: int, r: float) -> FloatArray:
-    """Return ``ln delta`` of removal for each ``w`` in ``threshold`` (that is, for each epsilon, which may be negative)."""
+    """Return ``ln delta`` of removal for each ``w`` in ``threshold``, that is for each epsilon, which may be negative."""
     near, far = log_chi_square_sf(threshold, c), log_chi_square_sf(threshold * (1 + r), c)
     gap = np.maximum(near - far - 0.5 * (r * threshold - c * math.log1p(r)), 0)
+    cancels = far < -_CANCELS
+    if cancels.any():
+        gap[cancels] = np.maximum(
+            math.log1p(r)
+            + log_chi_square_hazard(threshold[cancels] * (1 + r), c, upper=True)
+            - log_chi_square_hazard(threshold[cancels], c, upper=True),
+            0,
+        )
     result = log_difference(near, gap)
     close = (gap < 1e-3) & (threshold > c - 10 * math.sqrt(2 * c))
     if close.any():
         w = threshold[close]
-        hazard = np.exp(log_chi_square_density(w, c) - near[close])
+        hazard = np.exp(log_chi_square_hazard(w, c, upper=True))
         reach = np.minimum(
             np.maximum(c - w, 0) + 12 * math.sqrt(2 * c) + 80, _NEGLIGIBLE / (r / 2 + np.minimum(hazard, 0.5))
         )
@@ -98,10 +243,14 @@ def _log_add(epsilon: float, c: int, r: float) -> float:
     if threshold <= 0:
         return -math.inf
     near, far = (float(log_chi_square_cdf(x, c)) for x in (threshold, threshold / (1 + r)))
-    gap = max(near - far - epsilon, 0.0)
+    gap = near - far - epsilon
+    if far < -_CANCELS:
+        inner, outer = (float(log_chi_square_hazard(x, c, upper=False)) for x in (threshold / (1 + r), threshold))
+        gap = inner - outer - math.log1p(r)
+    gap = max(gap, 0.0)
     if gap >= 1e-3:
         return float(log_difference(near, gap))
-    hazard = math.exp(float(log_chi_square_density(threshold, c)) - near)
+    hazard = math.exp(float(log_chi_square_hazard(threshold, c, upper=False)))
     reach = min(threshold, max(threshold - c, 0) + 12 * math.sqrt(2 * c) + 80, _NEGLIGIBLE / (s / 2 + hazard))
     steps = reach * _UNIT_NODES
     integrand = log_chi_square_cdf(threshold - steps, c) - steps * (s / 2)
@@ -109,9 +258,9 @@ def _log_add(epsilon: float, c: int, r: float) -> float:
 
 
 def _log_replace(epsilon: float, c: int, r: float) -> float:
-    """Return ``ln delta`` of replacement: removal, averaged over what the new sample's direction happens to show.
+    """Return ``ln delta`` of replacement: that of removal, averaged over the energy along the new sample's direction.
 
-    The integral is over ``y = sqrt(V)``, in which its integrand is log-concave, with a peak no wider than that of a standard
+    The integral is over ``y = sqrt(V)``, in which the integrand is log-concave with a peak no wider than that of a standard
     normal law.
     """
 
@@ -127,13 +276,35 @@ def _log_replace(epsilon: float, c: int, r: float) -> float:
     for _ in range(60):
         grid = low + (high - low) * np.linspace(0, 1, 66)[1:-1]
         heights = integrand(grid)
-        tall = np.flatnonzero(heights > heights.max() - _NEGLIGIBLE)
+        if heights.max() == -math.inf:
+            return -math.inf
+        tall = np.flatnonzero(heights >= heights.max() - _NEGLIGIBLE)
         few = len(tall) < 24
         low, high = (
             low if tall[0] == 0 else float(grid[tall[0] - 1]),
             high if tall[-1] == 63 else float(grid[tall[-1] + 1]),
         )
-        if not few:
+        if not few or high - low < 1e-12 * high:
             break
     values = integrand(low + (high - low) * _UNIT_NODES)
     return math.log(high - low) + float(special.logsumexp(values + _LOG_UNIT_WEIGHTS))
+
+
+def _increasing_root(function: Callable[[float], float], guess: float) -> float:
+    """Return where an increasing function of a logarithm crosses 0; plus or minus infinity if it never does.
+
+    The bracket grows outwards from ``guess`` in steps that double.
+    """
+    low = high = min(max(guess, -_LARGEST_LOG), _LARGEST_LOG)
+    step = 1.0
+    while function(low) > 0:
+        if low == -_LARGEST_LOG:
+            return -math.inf
+        low, high, step = max(low - step, -_LARGEST_LOG), low, 2 * step
+    if low == high:
+        step = 1.0
+        while function(high) <= 0:
+            if high == _LARGEST_LOG:
+                return math.inf
+            low, high, step = high, min(high + step, _LARGEST_LOG), 2 * step
+    return float(optimize.brentq(function, low, high, xtol=1e-14, rtol=1e-14))

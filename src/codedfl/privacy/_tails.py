@@ -1,4 +1,4 @@
-"""Logarithms of chi-square tails that neither underflow nor cancel.
+"""Logarithms of chi-square tails without underflow or cancellation.
 
 A budget of epsilon = 12,000 needs ``ln SF`` near ``-12,000``, where the survival function itself is zero in floating point.
 """
@@ -14,7 +14,7 @@ from scipy import special
 from codedfl.typing import FloatArray
 
 _SMALLEST = 1e-280
-"""Below this probability, scipy's incomplete gamma functions are about to underflow."""
+"""Below this probability, scipy's incomplete gamma functions come close to underflow."""
 
 _LARGEST = 1e300
 
@@ -87,8 +87,24 @@ def log_chi_square_density(x: FloatArray | float, freedom: float) -> FloatArray:
     return np.asarray(_log_term(shape, point) + np.log(shape) - np.log(point) - math.log(2), dtype=np.float64)
 
 
+def log_chi_square_hazard(x: FloatArray | float, freedom: float, *, upper: bool) -> FloatArray:
+    """Return ``ln(density / SF)`` at ``x > 0``, or ``ln(density / CDF)`` if not ``upper``, without cancellation in either tail.
+
+    Example:
+        >>> round(float(log_chi_square_hazard(1e30, 2, upper=True)), 6)  # -ln 2: an exponential law has a constant hazard
+        -0.693147
+    """
+    shape, point = freedom / 2, np.clip(np.asarray(x, dtype=np.float64) / 2, 1 / _LARGEST, _LARGEST)
+    tail = log_chi_square_sf(2 * point, freedom) if upper else log_chi_square_cdf(2 * point, freedom)
+    far = (tail < -500) & ((point > shape) if upper else (point < shape))
+    result = np.asarray(log_chi_square_density(2 * point, freedom) - tail, dtype=np.float64)
+    fraction = _upper_fraction if upper else _lower_fraction
+    result[far] = np.log(fraction(shape, point[far])) - np.log(2 * point[far])
+    return result
+
+
 def _log_tails(x: FloatArray | float, freedom: float) -> tuple[FloatArray, FloatArray]:
-    """Return ``ln P(a, x)`` and ``ln Q(a, x)``; the one nearer to 0 through its complement."""
+    """Return ``ln P(a, x)`` and ``ln Q(a, x)``; the larger of the two through its complement."""
     shape, point = freedom / 2, np.clip(np.asarray(x, dtype=np.float64) / 2, 0, _LARGEST)
     left = point <= shape
     lower, upper = np.zeros_like(point), np.zeros_like(point)
@@ -98,7 +114,7 @@ def _log_tails(x: FloatArray | float, freedom: float) -> tuple[FloatArray, Float
 
 
 def _log_lower(shape: float, point: FloatArray) -> FloatArray:
-    """Return ``ln P(a, x)`` for ``x <= a``; by scipy unless that underflows or cuts its series short (large ``a``)."""
+    """Return ``ln P(a, x)`` for ``x <= a``; by scipy unless it underflows or truncates its series too early (large ``a``)."""
     lower = special.gammainc(shape, point)
     own = lower < _SMALLEST
     if shape > 1e4:
@@ -106,18 +122,18 @@ def _log_lower(shape: float, point: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         result = np.log(lower)
     if own.any():
-        result[own] = _log_lower_fraction(shape, point[own])
+        result[own] = _log_term(shape, point[own]) + math.log(shape) - np.log(_lower_fraction(shape, point[own]))
     return np.asarray(result, dtype=np.float64)
 
 
 def _log_upper(shape: float, point: FloatArray) -> FloatArray:
-    """Return ``ln Q(a, x)`` for ``x > a``; by scipy unless that underflows."""
+    """Return ``ln Q(a, x)`` for ``x > a``; by scipy unless it underflows."""
     upper = special.gammaincc(shape, point)
     own = upper < _SMALLEST
     with np.errstate(divide="ignore"):
         result = np.log(upper)
     if own.any():
-        result[own] = _log_upper_fraction(shape, point[own])
+        result[own] = _log_term(shape, point[own]) + math.log(shape) - np.log(_upper_fraction(shape, point[own]))
     return np.asarray(result, dtype=np.float64)
 
 
@@ -126,19 +142,23 @@ def _log_term(shape: float, point: FloatArray) -> FloatArray:
     if shape < 15:
         return np.asarray(special.xlogy(shape, point) - point - special.gammaln(shape + 1), dtype=np.float64)
     correction = sum(value / shape ** (2 * k + 1) for k, value in enumerate(_STIRLING))
-    return -shape * x_minus_log1p((point - shape) / shape) - 0.5 * math.log(2 * math.pi * shape) - correction
+    with np.errstate(divide="ignore"):  # 1 + u has no digits left when x is far below a
+        height = np.where(
+            point < 1e-3 * shape,
+            (point - shape) / shape - np.log(point / shape),
+            x_minus_log1p((point - shape) / shape),
+        )
+    return -shape * height - 0.5 * math.log(2 * math.pi * shape) - correction
 
 
-def _log_upper_fraction(shape: float, point: FloatArray) -> FloatArray:
-    """Return ``ln Q(a, x)``, ``Q = x^a e^-x / Gamma(a) / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))``."""
-    fraction = _continued_fraction(point + 1 - shape, lambda i: i * (shape - i), 2)
-    return _log_term(shape, point) + math.log(shape) - np.log(fraction)
+def _upper_fraction(shape: float, point: FloatArray) -> FloatArray:
+    """Return the fraction in ``Q = x^a e^-x / Gamma(a) / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))``."""
+    return _continued_fraction(point + 1 - shape, lambda i: i * (shape - i), 2)
 
 
-def _log_lower_fraction(shape: float, point: FloatArray) -> FloatArray:
-    """Return ``ln P(a, x)``, ``P = x^a e^-x / Gamma(a) / (a - x + 1 x / (a + 1 - x + 2 x / ...))``."""
-    fraction = _continued_fraction(shape - point, lambda i: i * point, 1)
-    return _log_term(shape, point) + math.log(shape) - np.log(fraction)
+def _lower_fraction(shape: float, point: FloatArray) -> FloatArray:
+    """Return the fraction in ``P = x^a e^-x / Gamma(a) / (a - x + 1 x / (a + 1 - x + 2 x / ...))``."""
+    return _continued_fraction(shape - point, lambda i: i * point, 1)
 
 
 def _continued_fraction(first: FloatArray, numerator: Callable[[int], FloatArray | float], step: int) -> FloatArray:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from codedfl.errors import InputError
-from codedfl.privacy._adjacency import Adjacency
-from codedfl.privacy._exact import log_delta
+from codedfl.privacy._exact import exact_epsilon, largest_signal_to_noise, log_delta, most_coded_samples
+from codedfl.privacy._inputs import Adjacency
 from codedfl.privacy._renyi import renyi_divergence, useful_orders
-from codedfl.privacy._solving import exact_epsilon, largest_signal_to_noise, most_coded_samples
 from tests.reference.gaussian_release import Matrix, privacy_losses
 
 DIRECTIONS: tuple[Adjacency, ...] = ("remove", "add", "replace")
@@ -91,6 +90,7 @@ def test_delta_at_epsilon_zero_is_the_total_variation() -> None:
             assert math.exp(log_delta(0.0, c, r, adjacency)) == pytest.approx(total_variation, rel=1e-8)
 
 
+@pytest.mark.slow
 @given(r=st.floats(1e-5, 1e4), c=st.integers(1, 20_000), place=st.floats(0, 1), bits=st.floats(0.1, 40))
 @settings(deadline=None, max_examples=30)
 def test_exact_epsilon_is_never_above_the_one_from_renyi(r: float, c: int, place: float, bits: float) -> None:
@@ -104,6 +104,7 @@ def test_exact_epsilon_is_never_above_the_one_from_renyi(r: float, c: int, place
         assert log_delta(epsilon * (1 + place), c, r, adjacency) <= math.log(delta) + 1e-6
 
 
+@pytest.mark.slow
 def test_exact_epsilon_is_never_above_the_one_that_dp_accounting_converts() -> None:
     rdp = pytest.importorskip("dp_accounting").rdp
     for c in (1, 10, 1000, 10_000):
@@ -116,6 +117,7 @@ def test_exact_epsilon_is_never_above_the_one_that_dp_accounting_converts() -> N
                     assert exact_epsilon(delta, c, r, adjacency) <= converted * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @given(r=st.floats(1e-4, 1e3), c=st.integers(1, 20_000), factor=st.floats(1.01, 10), more=st.integers(1, 1000))
 @settings(deadline=None, max_examples=15)
 def test_epsilon_falls_with_noise_and_grows_with_coded_samples(r: float, c: int, factor: float, more: int) -> None:
