@@ -54,7 +54,7 @@ def test_checks(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--constants", "odd"), "--constants = odd"),
+        (("--constants", "odd"), "'--constants'"),
         (("--radius", "-1"), "--radius = -1"),
         (("--set", "learning_rate.scale=1"), "learning_rate.scale = 1"),
         (("--set", "coding.clip_norm=1"), "coding.clip_norm"),

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from codedfl._version import __version__
 from codedfl.cli.incentive_commands import contract, stackelberg
-from codedfl.cli.options import DataDir, Json
+from codedfl.cli.options import ConfigurableCommand, DataDir, Json
 from codedfl.cli.paper_command import paper
 from codedfl.cli.privacy_commands import audit, privacy
 from codedfl.cli.run_command import run
@@ -23,12 +23,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(run)
+app.command(cls=ConfigurableCommand)(run)
 app.command()(privacy)
-app.command()(audit)
+app.command(cls=ConfigurableCommand)(audit)
 app.add_typer(contract, name="contract")
 app.command()(stackelberg)
-app.command()(theory)
+app.command(cls=ConfigurableCommand)(theory)
 app.command()(paper)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from rich.console import Console
@@ -97,7 +97,7 @@ def stackelberg(
         float | None, typer.Option("--lambda", help="What a unit of reward costs the server.", show_default=False)
     ] = None,
     leader: Annotated[
-        str, typer.Option(help="With --lambda: correct, or paper for the leader that the paper's table was made with.")
+        Literal["correct", "paper"], typer.Option(help="With --lambda: the leader; paper is that of the paper's table.")
     ] = "correct",
     devices: DeviceCount = 20,
     devices_file: DevicesFile = None,
@@ -107,7 +107,7 @@ def stackelberg(
     """The Stackelberg game that the contract is compared with: give --reward or --lambda."""
     from codedfl.cli.incentive_tables import items_table, stackelberg_json
     from codedfl.errors import InputError
-    from codedfl.incentive import Leader, stackelberg_for_lambda, stackelberg_for_reward
+    from codedfl.incentive import stackelberg_for_lambda, stackelberg_for_reward
 
     if (reward is None) == (lambda_ is None):
         raise InputError("give either --reward or --lambda.")
@@ -127,7 +127,7 @@ def stackelberg(
             coded_samples=coded_samples,
             interference=traits.interference,
             min_noise_variance=traits.min_noise_variance,
-            leader=cast(Leader, leader),
+            leader=leader,
         )
     values = stackelberg_json(outcome, names)
     if json_:
