@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -31,8 +32,9 @@ def did_you_mean(word: str, options: Sequence[str]) -> str:
 
 
 def shown_key(key: str) -> str:
-    """Return a key as a sentence can have it: quoted if it is empty or has line ends or the like."""
-    return key if key and key.isprintable() else json.dumps(key)
+    """Return a key as a sentence can have it: cut if very long, quoted if it is empty or not printable."""
+    short = key if len(key) <= 60 else f"{key[:57]}..."
+    return short if short and short.isprintable() else json.dumps(short)
 
 
 def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
@@ -47,3 +49,15 @@ def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
     if close:
         return f"{prefix}{shown}: there is no such key, did you mean {prefix}{close[0]}?"
     return f"{prefix}{shown}: there is no such key; `codedfl config` lists all of them."
+
+
+def number(value: float) -> str:
+    """Write a number with about four digits; an infinite one, which stands for no bound, as a word.
+
+    Example:
+        >>> number(12345.6), number(0.123456), number(float("inf"))
+        ('12346', '0.1235', 'none')
+    """
+    if math.isinf(value):
+        return "none" if value > 0 else "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -39,8 +39,8 @@ def paper(
     json_: Json = False,
 ) -> None:
     """Reproduce figures and tables of the paper, and judge what it claims about them."""
+    from codedfl.cli.outputs import results_folder
     from codedfl.cli.paper_tables import verdicts_table
-    from codedfl.cli.runs import results_folder
     from codedfl.files import write_atomically
     from codedfl.paper import Cache, Means, reproduce
     from codedfl.paper._report import report

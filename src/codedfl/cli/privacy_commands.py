@@ -72,16 +72,22 @@ def audit(
     json_: Json = False,
 ) -> None:
     """What every device's coded upload reveals: budgets, labels, a reconstruction attack, and what is unsafe."""
-    from codedfl.cli.audits import audit_with_progress, print_audit
-    from codedfl.cli.runs import results_folder
+    from codedfl.cli.outputs import results_folder
+    from codedfl.cli.privacy_tables import print_audit
+    from codedfl.cli.progress import ProgressDisplay
     from codedfl.errors import InputError
-    from codedfl.experiment._audit import write_audit
+    from codedfl.experiment._audit import run_audit, write_audit
 
     if not 0 <= known_ratio < 1:
         raise InputError(f"--known-ratio = {known_ratio} must be zero or more and less than 1.")
     config = settings.load()
     folder = results_folder(out, f"{Path(config.data.dataset).stem}-audit")
-    result = audit_with_progress(config, known_ratio or None)
+    with ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
+        result = run_audit(
+            config,
+            known_ratio=known_ratio or None,
+            on_device=lambda done, total: display.update("auditing devices", done, total),
+        )
     write_audit(result, folder)
     if json_:
         print(json.dumps(result.as_dict()))

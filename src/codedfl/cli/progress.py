@@ -1,104 +1,173 @@
-"""Live progress on a terminal; one line a scheme where there is none."""
+"""Progress on a terminal as live bars, and elsewhere as lines of a log."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
 
-from codedfl.cli.bars import Bars
 from codedfl.experiment import Experiment, Observer
+from codedfl.progress import Progress
 from codedfl.training import Callback, Evaluation, Evaluator, RunResult, Scheme, StepSizeChoice
 from codedfl.training import Progress as TrainingProgress
 
+LINE_EVERY_S = 60.0
+"""Without a terminal, seconds between two lines about the same task."""
 
-class ProgressDisplay(Bars, Observer):
-    """Shows what is going on: the stage, then a bar for each scheme with its score so far.
+
+@dataclass
+class _Bar:
+    task: TaskID
+    began_s: float
+    done_before: float
+    line_s: float
+
+
+class ProgressDisplay(Progress):
+    """Shows a bar for every task of known length, and one line for what else is going on.
+
+    A bar has the latest note and the time remaining at the average pace so far. Where there is no terminal, only results are
+    written, as lines: what `say` and `close` are told, and how far a task is once a minute.
 
     Args:
         console: where to write.
-        verbose: whether to write lines where there is no terminal to draw bars on.
+        verbose: whether to write lines where there is no terminal.
     """
 
     def __init__(self, console: Console, verbose: bool = True) -> None:
-        super().__init__(
-            console,
-            verbose,
+        self.console = console
+        self._lines = verbose and not console.is_terminal
+        self._display = Bars(
             TextColumn("{task.description:<34}", markup=False),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[note]}", markup=False),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            disable=not console.is_terminal,
         )
+        self._bars: dict[str, _Bar] = {}
+        self._stage: tuple[str, TaskID] | None = None
 
-    def _show(self, text: str, total: int | None) -> TaskID:
-        """Replace the line of the current stage."""
-        if self.stage is not None:
-            self.progress.remove_task(self.stage)
-        self.stage = self.progress.add_task(text, total=total, note="")
-        return self.stage
+    def __enter__(self) -> Self:
+        self._display.start()
+        return self
 
-    def on_stage(self, text: str) -> None:
-        """Show what is being prepared."""
-        self._show(text, None)
+    def __exit__(self, *_: object) -> None:
+        self._display.stop()
 
-    def on_ready(self, experiment: Experiment, evaluator: Evaluator) -> None:
-        """Show the size of the problem and the centralised score."""
+    def update(self, task: str, done: float = 0.0, total: float | None = None, note: str = "") -> None:
+        """Move the bar of a task, or name the task if its length is unknown."""
+        if total is None:
+            if self._stage is None or self._stage[0] != task:
+                self._end_stage()
+                self._stage = task, self._display.add_task(task, total=None, count="", note=note, left="")
+            return
+        self._end_stage()
+        now = time.monotonic()
+        if task not in self._bars:
+            added = self._display.add_task(task, total=total, completed=done, count="", note="", left="")
+            self._bars[task] = _Bar(added, now, done, now)
+        bar = self._bars[task]
+        left = _time_left(now - bar.began_s, done - bar.done_before, total - done)
+        count = f"{done:.0f}/{total:.0f}" if float(total).is_integer() else f"{done / total:.0%}"
+        self._display.update(bar.task, completed=done, total=total, count=count, left=left, **_changed(note))
+        if self._lines and now - bar.line_s >= LINE_EVERY_S:
+            bar.line_s = now
+            self._print(f"{task}: {', '.join(filter(None, (count, note, left)))}")
+
+    def close(self, task: str, note: str = "") -> None:
+        """Leave the bar of a task where it is, with a last note."""
+        if self._stage is not None and self._stage[0] == task:
+            self._end_stage()
+        if task in self._bars:
+            ended = self._bars.pop(task).task
+            self._display.update(ended, left="", **_changed(note))
+            self._display.stop_task(ended)
+        if self._lines and note:
+            self._print(f"{task}: {note}")
+
+    def say(self, text: str) -> None:
+        """Print a line, above the bars if there are any."""
+        if self._lines or self.console.is_terminal:
+            self._print(text)
+
+    def _end_stage(self) -> None:
+        if self._stage is not None:
+            self._display.remove_task(self._stage[1])
+            self._stage = None
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _changed(note: str) -> dict[str, str]:
+    return {"note": note} if note else {}
+
+
+def _time_left(elapsed_s: float, done: float, rest: float) -> str:
+    if done <= 0:
+        return ""
+    return f"{timedelta(seconds=round(max(0.0, elapsed_s * rest / done)))} left"
+
+
+# What follows lets `run` and `run_theory` speak to the display while they still take an observer.
+# TO BE DELETED as soon as they take `progress: Progress`; the display above needs nothing of it.
+
+
+class ObserverAdapter(Observer):
+    """Passes on to a `Progress` what an `Observer` is told."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.trials = self.trial = 0
+        self.tuned = ""
+
+    def on_stage(self, text: str) -> None:  # noqa: D102
+        self.progress.update(text)
+
+    def on_ready(self, experiment: Experiment, evaluator: Evaluator) -> None:  # noqa: D102
         federation, reference = experiment.setting.federation, evaluator.reference
         text = f"{federation.total_samples} samples on {federation.devices} devices, {federation.dimension} features"
-        if reference:
-            text += f"; centralised {evaluator.metric} {reference.score:.4f}"
-        if self.lines or self.console.is_terminal:
-            self.console.print(text, highlight=False)
+        self.progress.say(
+            f"{text}; centralised {evaluator.metric} {reference.score:.4f}" if reference is not None else text
+        )
 
-    def on_tuning(self, scheme: Scheme, trials: int) -> None:
-        """Show a bar of the candidates."""
-        self._show(f"step size of {scheme.title}", trials)
+    def on_tuning(self, scheme: Scheme, trials: int) -> None:  # noqa: D102
+        self.tuned, self.trials, self.trial = f"step size of {scheme.title}", trials, 0
+        self.progress.update(self.tuned, 0, trials)
 
-    def on_trial(self) -> None:
-        """Advance that bar."""
-        if self.stage is not None:
-            self.progress.advance(self.stage)
+    def on_trial(self) -> None:  # noqa: D102
+        self.trial += 1
+        self.progress.update(self.tuned, self.trial, self.trials)
 
-    def on_choice(self, scheme: Scheme, choice: StepSizeChoice) -> None:
-        """Say what was chosen, where there is no table to come that does."""
-        if self.lines:
-            self.console.print(f"{scheme.title}: step size {choice.scale:g} / L", highlight=False)
+    def on_choice(self, scheme: Scheme, choice: StepSizeChoice) -> None:  # noqa: D102
+        self.progress.close(f"step size of {scheme.title}", f"{choice.scale:g} / L")
 
-    def callbacks(self, scheme: Scheme) -> Sequence[Callback]:
-        """Return the callback that draws the scheme's bar."""
-        if self.stage is not None:
-            self.progress.remove_task(self.stage)
-            self.stage = None
-        return (_Bar(self.progress, scheme.title),)
+    def callbacks(self, scheme: Scheme) -> Sequence[Callback]:  # noqa: D102
+        return (_Rounds(self.progress, scheme.title),)
 
-    def on_outcome(self, result: RunResult) -> None:
-        """Say how a scheme ended."""
-        if self.lines:
-            self.console.print(
-                f"{result.scheme.title}: {result.status}, {result.final.score:.4f} after {result.progress.ledger.rounds} rounds",
-                highlight=False,
-            )
+    def on_outcome(self, result: RunResult) -> None:  # noqa: D102
+        text = f"{result.status}, {result.final.score:.4f} after {result.progress.ledger.rounds} rounds"
+        self.progress.close(result.scheme.title, text)
 
 
-class _Bar(Callback):
+class _Rounds(Callback):
     def __init__(self, progress: Progress, title: str) -> None:
-        self.progress, self.title = progress, title
-        self.task: TaskID | None = None
+        self.progress, self.title, self.rounds, self.note = progress, title, 0, ""
 
     def on_start(self, progress: TrainingProgress, rounds: int) -> None:
-        self.task = self.progress.add_task(self.title, total=rounds, completed=progress.state.round, note="")
+        self.rounds = rounds
+        self.progress.update(self.title, progress.state.round, rounds)
 
     def on_round(self, progress: TrainingProgress) -> None:
-        if self.task is not None:
-            self.progress.update(self.task, completed=progress.state.round)
+        self.progress.update(self.title, progress.state.round, self.rounds, self.note)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        if self.task is not None:
-            self.progress.update(self.task, note=f"{evaluation.score:.4f}")
-
-    def on_end(self, result: RunResult) -> None:
-        if self.task is not None and result.status != "completed":
-            self.progress.update(self.task, note=result.status)
-            self.progress.stop_task(self.task)
+        self.note = f"{evaluation.score:.4f}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from codedfl.cli.options import Json, Out, Settings, configurable
+
+if TYPE_CHECKING:
+    from codedfl.experiment import Comparison, RunFolder
 
 
 @configurable(
@@ -26,7 +29,8 @@ def run(
     json_: Json = False,
 ) -> None:
     """Train schemes side by side in one setting; print a table and write a run folder with a picture."""
-    from codedfl.cli.runs import latest_run, new_run_path, print_comparison, run_with_progress
+    from codedfl.cli.outputs import latest_run, new_run_path
+    from codedfl.cli.tables import print_comparison
     from codedfl.errors import InputError
     from codedfl.experiment import RunFolder, summarise
 
@@ -42,14 +46,25 @@ def run(
         config = settings.load()
         folder = RunFolder.create(out or new_run_path(config.data.dataset), config)
     try:
-        comparison = run_with_progress(folder, quiet=json_)
-    except (InputError, MemoryError):
+        comparison = _train(folder, quiet=json_)
+    except Exception:
         if not resume:
             folder.discard_unused()
         raise
     if json_:
         print(json.dumps(summarise(comparison)))
     else:
-        print_comparison(comparison, folder, Console())
+        print_comparison(comparison, folder.path, Console())
     if comparison.interrupted:
         sys.exit(130)
+
+
+def _train(folder: RunFolder, *, quiet: bool) -> Comparison:
+    """Run with a live display on standard error; Ctrl-C ends it after the current round."""
+    from codedfl.cli.progress import ObserverAdapter, ProgressDisplay
+    from codedfl.experiment import run as run_comparison
+    from codedfl.training import StopOnInterrupt
+
+    stop = StopOnInterrupt()
+    with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not quiet) as display:
+        return run_comparison(folder.config, folder=folder, observer=ObserverAdapter(display), callbacks=(stop,))

@@ -36,8 +36,8 @@ def theory(
     json_: Json = False,
 ) -> None:
     """Train SCFL and set the theory beside it: bounds by terms, exact variance, where training ends, what privacy costs."""
-    from codedfl.cli.progress import ProgressDisplay
-    from codedfl.cli.runs import results_folder
+    from codedfl.cli.outputs import results_folder
+    from codedfl.cli.progress import ObserverAdapter, ProgressDisplay
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
     from codedfl.errors import InputError
     from codedfl.experiment._theory import run_theory
@@ -57,7 +57,7 @@ def theory(
             config,
             radius=radius,
             constants=constants,
-            observer=display,
+            observer=ObserverAdapter(display),
             callbacks=(stop,),
         )
     write_theory(report, folder)

@@ -12,6 +12,7 @@ from codedfl.config._files import load_config, parse_config, parse_override, to_
 from codedfl.config._schema import Config
 from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._notes import notes_on
 from codedfl.experiment._predictor import Predictor
 from codedfl.experiment._progress import Observer
 from codedfl.experiment._run import run
@@ -29,6 +30,7 @@ __all__ = [
     "build_experiment",
     "curves_csv",
     "load_config",
+    "notes_on",
     "parse_config",
     "parse_override",
     "run",
