@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from codedfl.cli.options import KEYS
-from codedfl.config import Config
+from codedfl.config import Config, load_config, parse_config
 from tests.support import Cli
 
 
@@ -46,3 +48,22 @@ def test_help_does_not_wait_for_the_libraries_that_training_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False False"
+
+
+@pytest.mark.parametrize("command", ["run", "audit", "theory"])
+def test_a_run_says_which_preset_it_took(cli: Cli, command: str) -> None:
+    result = cli(command, "--dataset", "mnist", "--data-dir", "nowhere", "--set", "features.gamma=0.02")
+    assert result.code == 2
+    preset, refusal = result.err.splitlines()
+    assert preset.startswith("preset of mnist: features.dimension = 2000, training.deadline_s = 10.0, ")
+    assert "gamma" not in preset, "it is the user's own"
+    assert "nowhere/mnist" in refusal
+
+
+def test_the_configuration_of_a_dataset_or_a_file_is_printed(cli: Cli) -> None:
+    printed = cli("config", "--dataset", "mnist", "--set", "seed=3")
+    assert printed.code == 0
+    assert parse_config(tomllib.loads(printed.out)) == load_config(overrides={"data.dataset": "mnist", "seed": 3})
+    assert printed.err == ""
+    Path("own.toml").write_text("seed = 5")
+    assert tomllib.loads(cli("config", "own.toml").out)["seed"] == 5

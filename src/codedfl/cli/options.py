@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -13,7 +14,8 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from codedfl.experiment import Config
+    from codedfl.config import Config
+    from codedfl.progress import Progress
 
 KEYS: dict[str, tuple[str, Any]] = {
     "scheme": ("schemes", list[str]),
@@ -63,10 +65,19 @@ class Settings:
         return self.file is None and not self.overrides
 
     def load(self) -> Config:
-        """Return the configuration: defaults, then the file, then the options."""
-        from codedfl.experiment import load_config
+        """Return the configuration: defaults, then the preset of the dataset, the file, and the options."""
+        from codedfl.config import load_config
 
         return load_config(self.file, self.overrides)
+
+    def tell_preset(self, progress: Progress) -> None:
+        """Say in one line which values the dataset brought along; nothing if it has none."""
+        from codedfl.config import load_with_preset
+
+        config, preset = load_with_preset(self.file, self.overrides)
+        if preset:
+            values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in preset.items())
+            progress.say(f"preset of {config.data.dataset}: {values}")
 
 
 def configurable(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -79,7 +90,7 @@ def configurable(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def wrapped(config: Path | None = None, set_: list[str] | None = None, **options: Any) -> None:
-            from codedfl.experiment import parse_override
+            from codedfl.config import parse_override
 
             given = {KEYS[name][0]: options.pop(name) for name in names}
             overrides = [
@@ -109,7 +120,7 @@ class ConfigurableCommand(TyperCommand):
 
     def format_help(self, *arguments: Any) -> None:
         """Fill in the help of the options of `KEYS`, then write it."""
-        from codedfl.experiment import Config
+        from codedfl.config import Config
 
         for parameter in self.params:
             if parameter.name in KEYS and not getattr(parameter, "help", None):

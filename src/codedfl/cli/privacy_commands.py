@@ -83,6 +83,7 @@ def audit(
     config = settings.load()
     folder = results_folder(out, f"{Path(config.data.dataset).stem}-audit")
     with ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
+        settings.tell_preset(display)
         result = run_audit(
             config,
             known_ratio=known_ratio or None,

@@ -46,7 +46,7 @@ def run(
         config = settings.load()
         folder = RunFolder.create(out or new_run_path(config.data.dataset), config)
     try:
-        comparison = _train(folder, quiet=json_)
+        comparison = _train(folder, settings, quiet=json_)
     except Exception:
         if not resume:
             folder.discard_unused()
@@ -59,7 +59,7 @@ def run(
         sys.exit(130)
 
 
-def _train(folder: RunFolder, *, quiet: bool) -> Comparison:
+def _train(folder: RunFolder, settings: Settings, *, quiet: bool) -> Comparison:
     """Run with a live display on standard error; Ctrl-C ends it after the current round."""
     from codedfl.cli.progress import ObserverAdapter, ProgressDisplay
     from codedfl.experiment import run as run_comparison
@@ -67,4 +67,5 @@ def _train(folder: RunFolder, *, quiet: bool) -> Comparison:
 
     stop = StopOnInterrupt()
     with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not quiet) as display:
+        settings.tell_preset(display)
         return run_comparison(folder.config, folder=folder, observer=ObserverAdapter(display), callbacks=(stop,))

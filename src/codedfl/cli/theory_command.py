@@ -53,6 +53,7 @@ def theory(
     folder = results_folder(out, f"{Path(config.data.dataset).stem}-theory")
     stop = StopOnInterrupt()
     with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
+        settings.tell_preset(display)
         report = run_theory(
             config,
             radius=radius,

@@ -1,6 +1,8 @@
 """Configuration: every field with its default, its range and one line of explanation, read from and written to TOML."""
 
-from codedfl.config._files import load_config, parse_config, parse_override, to_toml
+from codedfl.config._files import load_config, load_with_preset, parse_config, parse_override, to_toml
+from codedfl.config._fingerprint import fingerprint
+from codedfl.config._presets import preset_of
 from codedfl.config._schema import Config, DataConfig, FeaturesConfig, IncentiveConfig, Section
 
 __all__ = [
@@ -9,8 +11,11 @@ __all__ = [
     "FeaturesConfig",
     "IncentiveConfig",
     "Section",
+    "fingerprint",
     "load_config",
+    "load_with_preset",
     "parse_config",
     "parse_override",
+    "preset_of",
     "to_toml",
 ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from codedfl._messages import no_such_key
-from codedfl.config._noise_shorthand import expand_noise
 from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
 from codedfl.errors import InputError
 from codedfl.schemes import SCHEMES, make_scheme
@@ -30,11 +30,24 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Auto = Literal["auto"]
 
+NOT_IN_RESULTS = {"enters_results": False}
+"""Marks a field that says how or from where, and changes no result: `fingerprint` leaves it out."""
+
 
 class Section(BaseModel):
     """A part of the configuration: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number is wanted, which Python would take for 1 and 0."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        items = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(item, bool) for item in items) and bool not in (annotation, *get_args(annotation)):
+            raise PydanticCustomError("bool", "true or false where it is not possible")
+        return value
 
 
 class DataConfig(Section):
@@ -44,7 +57,11 @@ class DataConfig(Section):
         "digits",
         description="a named dataset (`codedfl datasets` lists them), a .npz, .csv or .parquet file, or a folder of .npy files",
     )
-    data_dir: Text = Field("", description="folder with the named datasets; empty for CODEDFL_DATA, else ./data")
+    data_dir: Text = Field(
+        "",
+        description="folder that holds the named datasets; empty for CODEDFL_DATA, else ./data",
+        json_schema_extra=NOT_IN_RESULTS,
+    )
     target: tuple[Text, ...] = Field(
         (), description="own files: target column(s), or the name of the target array in an .npz"
     )
@@ -90,6 +107,9 @@ class FleetConfig(Section):
 
     file: Text = Field(
         "", description="CSV with mac_rate and transmit_power_dbm (and name) of each device, instead of a draw"
+    )
+    trace: Text = Field(
+        "", description="file with the arrivals of an earlier run, to replay them instead of drawing new ones"
     )
     mac_rate: Positive = Field(1_536_000.0, description="MAC per second of a device before its factor")
     mac_rate_factor: tuple[Positive, Positive] = Field((0.8, 1.0), description="range of that factor, drawn uniformly")
@@ -173,7 +193,9 @@ class TrainingConfig(Section):
         0.0, description="project the model to this Frobenius norm after every round; 0 for no projection"
     )
     workers: CountOrZero = Field(
-        0, description="threads, which never change a result; 0 for one a core on large problems"
+        0,
+        description="threads, which never change a result; 0 for one per core on large problems",
+        json_schema_extra=NOT_IN_RESULTS,
     )
 
 
@@ -217,11 +239,6 @@ class Config(Section):
     options: dict[str, dict[str, Any]] = Field(
         {}, validate_default=True, description="options of single schemes; those left out have their defaults"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_noise(cls, values: Any) -> Any:
-        return expand_noise(values)
 
     @field_validator("schemes")
     @classmethod
