@@ -247,7 +247,9 @@ def test_resume_takes_the_latest_run(cli: Cli, finished: Path) -> None:
     "arguments", [("--seed", "3"), ("--set", "seed=3"), ("c.toml",), ("--scheme", "scfl"), ("--tau", "1")]
 )
 def test_resume_refuses_other_options(cli: Cli, finished: Path, arguments: tuple[str, ...]) -> None:
-    cli("run", "--resume", "--out", str(finished), *arguments).assert_refused("no other option than --out and --json")
+    cli("run", "--resume", "--out", str(finished), *arguments).assert_refused(
+        "give only --out, --record-trace and --json"
+    )
 
 
 def test_resume_refuses_a_folder_without_a_run(cli: Cli) -> None:

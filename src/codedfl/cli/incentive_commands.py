@@ -43,12 +43,15 @@ def design(
     if context.invoked_subcommand is not None:
         return
     from codedfl.cli.incentive_tables import contract_json, items_table
+    from codedfl.cli.outputs import require_writable
     from codedfl.errors import InputError
     from codedfl.files import write_atomically
     from codedfl.incentive import contract_for_budget, design_contract
 
     if (budget is None) == (lambda_ is None):
         raise InputError("give either --budget, the total reward, or --lambda.")
+    if plot is not None:
+        require_writable("--plot", plot)
     names, traits = _devices(devices, devices_file)
     if budget is not None:
         result = contract_for_budget(traits, budget, coded_samples)

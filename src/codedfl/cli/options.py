@@ -31,6 +31,7 @@ KEYS: dict[str, tuple[str, Any]] = {
     "clip_norm": ("coding.clip_norm", float),
     "seed": ("seed", int),
     "data_dir": ("data.data_dir", Path),
+    "trace": ("fleet.trace", Path),
 }
 """Every option that sets a field of the configuration: its name, the field, and its type on the command line."""
 

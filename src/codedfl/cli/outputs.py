@@ -11,33 +11,39 @@ from codedfl.errors import InputError
 
 RUNS = Path("runs")
 
+LONGEST_NAME = 60
+"""Characters of a dataset's name in that of a folder."""
 
-def new_run_path(dataset: str) -> Path:
-    """Return a folder in ``runs/`` that does not exist yet, named by time and dataset."""
+
+def new_run_path(dataset: str, kind: str = "") -> Path:
+    """Return a folder in ``runs/`` that does not exist yet, named by time, dataset and kind."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = RUNS / f"{stamp}-{Path(dataset).stem}"
-    count = 2
+    name = "-".join(filter(None, (stamp, Path(dataset).stem[:LONGEST_NAME], kind)))
+    path, count = RUNS / name, 2
     while path.exists():
-        path = RUNS / f"{stamp}-{Path(dataset).stem}-{count}"
-        count += 1
+        path, count = RUNS / f"{name}-{count}", count + 1
     return path
 
 
-def results_folder(out: Path | None, name: str) -> Path:
+def results_folder(out: Path | None, dataset: str, kind: str = "", *, if_full: str = "give another --out") -> Path:
     """Return the folder for results: ``out``, or a new one in ``runs/``. It is not made yet.
+
+    Args:
+        out: what the user asked for.
+        dataset: gives a new folder its name.
+        kind: the same, for what is not a run.
+        if_full: what to do if the folder holds anything.
 
     Raises:
         InputError: if it holds anything already, so that nothing is overwritten, or cannot be made.
     """
-    folder = out or new_run_path(name)
+    folder = out or new_run_path(dataset, kind)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{folder} exists and is not empty: give another --out.")
+            raise InputError(f"{folder} exists and is not empty: {if_full}.")
         _try_to_make(folder)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{folder} cannot be made ({_reason(error)}): give another --out.") from error
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made ({error.strerror}): give another --out.") from error
     return folder
 
 
@@ -55,8 +61,8 @@ def require_writable(option: str, path: Path) -> None:
             problem = "it is not a regular file"
         else:
             tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.").close()
-    except (OSError, ValueError) as error:
-        problem = _reason(error)
+    except OSError as error:
+        problem = error.strerror
     if problem:
         raise InputError(f"{option} = {path} cannot be written ({problem}): give another path.")
 
@@ -82,5 +88,7 @@ def _try_to_make(folder: Path) -> None:
                 path.rmdir()
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
+def discard_empty_runs() -> None:
+    """Remove ``runs/`` if nothing is left in it."""
+    with suppress(OSError):
+        RUNS.rmdir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -81,7 +80,7 @@ def audit(
     if not 0 <= known_ratio < 1:
         raise InputError(f"--known-ratio = {known_ratio} must be zero or more and less than 1.")
     config = settings.load()
-    folder = results_folder(out, f"{Path(config.data.dataset).stem}-audit")
+    folder = results_folder(out, config.data.dataset, "audit")
     with ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
         settings.tell_preset(display)
         result = run_audit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @configurable(
     *("scheme", "dataset", "target", "devices", "rounds", "total_time", "tau"),
-    *("coded_samples", "noise_variance", "seed", "data_dir"),
+    *("coded_samples", "noise_variance", "seed", "data_dir", "trace"),
 )
 def run(
     settings: Settings,
@@ -26,31 +27,42 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out, or the latest one in runs/.")
     ] = False,
+    record_trace: Annotated[
+        Path | None, typer.Option(help="Write the arrivals to this file, for --trace.", show_default=False)
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Train schemes side by side in one setting; print a table and write a run folder with a picture."""
-    from codedfl.cli.outputs import latest_run, new_run_path
+    from codedfl.cli.outputs import discard_empty_runs, latest_run, require_writable, results_folder
     from codedfl.cli.tables import print_comparison
     from codedfl.errors import InputError
     from codedfl.experiment import RunFolder, summarise
 
     if {"training.rounds", "training.total_time_s"} <= {key for key, _ in settings.overrides}:
         raise InputError("--rounds and --total-time exclude each other: give one of them.")
+    if record_trace is not None:
+        require_writable("--record-trace", record_trace)
     if resume:
         if not settings.empty:
             raise InputError(
-                "--resume takes the configuration from the run folder: give no other option than --out and --json."
+                "--resume takes the configuration from the run folder: give only --out, --record-trace and --json with it."
             )
         folder = RunFolder.reopen(out or latest_run())
     else:
         config = settings.load()
-        folder = RunFolder.create(out or new_run_path(config.data.dataset), config)
+        if_full = "add --resume to continue the run in it, or give another --out"
+        folder = RunFolder.create(results_folder(out, config.data.dataset, if_full=if_full), config)
     try:
         comparison = _train(folder, settings, quiet=json_)
     except Exception:
         if not resume:
             folder.discard_unused()
+            discard_empty_runs()
         raise
+    if record_trace is not None:
+        from codedfl.experiment import record_trace as write_trace  # type: ignore[attr-defined, unused-ignore]
+
+        write_trace(comparison, record_trace)
     if json_:
         print(json.dumps(summarise(comparison)))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -36,10 +35,10 @@ def theory(
     json_: Json = False,
 ) -> None:
     """Train SCFL and set the theory beside it: bounds by terms, exact variance, where training ends, what privacy costs."""
+    from codedfl._validation import require_positive
     from codedfl.cli.outputs import results_folder
     from codedfl.cli.progress import ObserverAdapter, ProgressDisplay
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
-    from codedfl.errors import InputError
     from codedfl.experiment._theory import run_theory
     from codedfl.experiment._theory_files import write_theory
     from codedfl.training import StopOnInterrupt
@@ -47,10 +46,10 @@ def theory(
     if check:
         _check(settings.load().seed, draws, json_)
         return
-    if radius is not None and not radius > 0:
-        raise InputError(f"--radius = {radius} must be positive.")
+    if radius is not None:
+        require_positive("--radius", radius)
     config = settings.load()
-    folder = results_folder(out, f"{Path(config.data.dataset).stem}-theory")
+    folder = results_folder(out, config.data.dataset, "theory")
     stop = StopOnInterrupt()
     with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
         settings.tell_preset(display)
