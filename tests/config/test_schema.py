@@ -82,19 +82,19 @@ def test_options_say_everything_that_determines_a_run() -> None:
         (
             "coding.noise_variance",
             "abc",
-            'coding.noise_variance = "abc" is not possible: it must be a finite number (0 or more) or a list of finite numbers'
-            " (0 or more).",
+            'coding.noise_variance = "abc" is not possible: it must be a finite number (0 or more, at most 1e+30)'
+            " or a list of finite numbers (0 or more, at most 1e+30).",
         ),
         (
             "coding.noise_variance",
             math.nan,
-            "coding.noise_variance = NaN is not possible: it must be a finite number (0 or more) or a list of finite numbers"
-            " (0 or more).",
+            "coding.noise_variance = NaN is not possible: it must be a finite number (0 or more, at most 1e+30)"
+            " or a list of finite numbers (0 or more, at most 1e+30).",
         ),
         (
             "coding.noise_variance",
             [0.1, -2],
-            "coding.noise_variance[1] = -2 is not possible: it must be a finite number (0 or more).",
+            "coding.noise_variance[1] = -2 is not possible: it must be a finite number (0 or more, at most 1e+30).",
         ),
         (
             "coding.coded_samples",

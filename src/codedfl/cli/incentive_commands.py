@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import Json
+from codedfl.cli.options import Json, refusing_overflow
 
 if TYPE_CHECKING:
     from codedfl.incentive import DeviceTraits
+
+MOST_DEVICES = 100_000
 
 contract = typer.Typer(help="The contract that buys noise reduction: what each device gives up and is paid for.")
 
@@ -25,6 +27,7 @@ CodedRows = Annotated[int, typer.Option(help="Coded samples c of each device.")]
 
 
 @contract.callback(invoke_without_command=True)
+@refusing_overflow
 def design(
     context: typer.Context,
     budget: Annotated[float | None, typer.Option(help="Total reward to pay.", show_default=False)] = None,
@@ -92,6 +95,7 @@ def table(json_: Json = False) -> None:
         Console().print(shown)
 
 
+@refusing_overflow
 def stackelberg(
     reward: Annotated[
         float | None, typer.Option(help="Total reward that the server announces.", show_default=False)
@@ -145,8 +149,11 @@ def stackelberg(
 
 
 def _devices(count: int, file: Path | None) -> tuple[tuple[str, ...], DeviceTraits]:
+    from codedfl.errors import InputError
     from codedfl.incentive import DeviceTraits, read_devices, table_sensitivities
 
     if file is not None:
         return read_devices(file)
+    if not 1 <= count <= MOST_DEVICES:
+        raise InputError(f"--devices = {count} must be between 1 and {MOST_DEVICES}.")
     return tuple(f"device-{i + 1}" for i in range(count)), DeviceTraits(table_sensitivities(count))

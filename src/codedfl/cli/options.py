@@ -140,3 +140,16 @@ def _shown(value: object) -> str | bool:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def refusing_overflow(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command end in an error, and so in a sentence, where its numbers leave the range of floating point."""
+
+    @wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> None:
+        import numpy as np
+
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            command(*arguments, **options)
+
+    return wrapped

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import Json, Out, Settings, configurable
+from codedfl.cli.options import Json, Out, Settings, configurable, refusing_overflow
 
 Adjacency = Literal["add-remove", "remove", "add", "replace"]  # that of codedfl.privacy, which is slow to import
 
 
+@refusing_overflow
 def privacy(
     coded_samples: Annotated[int | None, typer.Option(help="Coded samples c.", show_default=False)] = None,
     noise_variance: Annotated[

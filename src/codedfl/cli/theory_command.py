@@ -12,6 +12,8 @@ from rich.text import Text
 
 from codedfl.cli.options import Json, Out, Settings, configurable
 
+MOST_DRAWS = 10_000_000
+
 
 @configurable(
     *("dataset", "target", "devices", "rounds", "tau", "coded_samples", "noise_variance", "seed", "data_dir"),
@@ -77,8 +79,11 @@ def theory(
 
 def _check(seed: int, draws: int, json_: bool) -> None:
     from codedfl.cli.theory_tables import checks_table
+    from codedfl.errors import InputError
     from codedfl.theory import verify
 
+    if not 2 <= draws <= MOST_DRAWS:
+        raise InputError(f"--draws = {draws} must be between 2 and {MOST_DRAWS}.")
     checks = verify(seed, draws)
     if json_:
         flags = ("printed_holds", "corrected_holds")

@@ -27,6 +27,8 @@ CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Text = Annotated[str, AfterValidator(_writable)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Variance = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+"""Bounded so that draws and their squares stay within single precision."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Auto = Literal["auto"]
 
@@ -133,10 +135,10 @@ class CodingConfig(Section):
     """The coded upload (Sec. III-A)."""
 
     coded_samples: Count = Field(1000, description="coded samples c of each device")
-    noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+    noise_variance: Variance | tuple[Variance, ...] = Field(
         0.1, description="noise variance sigma_i^2, one number or one for each device"
     )
-    label_noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+    label_noise_variance: Variance | tuple[Variance, ...] = Field(
         0.0, description="the same for the coded labels; the paper has none"
     )
     encoder: Literal["auto", "direct", "gram"] = Field(
@@ -149,6 +151,7 @@ class CodingConfig(Section):
     )
     clip_norm: NonNegative = Field(
         0.0,
+        le=1e15,
         description="clip the norm of every sample to this before encoding; 0 for no clipping, and no worst-case guarantee",
     )
 
@@ -176,7 +179,7 @@ class TrainingConfig(Section):
 
     local_steps: Count = Field(5, description="SGD steps tau in a round")
     deadline_s: Positive = Field(1.0, description="duration T of a round, seconds")
-    total_time_s: Positive = Field(400.0, description="simulated training time of every scheme, seconds")
+    total_time_s: Positive = Field(400.0, le=MAX_COUNT, description="simulated training time of every scheme, seconds")
     rounds: CountOrZero = Field(0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
     cohort: CountOrZero = Field(0, description="devices asked in a round, drawn at random; 0 for all of them")
     server_batch: CountOrZero = Field(
