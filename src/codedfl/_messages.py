@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
@@ -80,3 +81,15 @@ def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
     if close:
         return f"{prefix}{shown_key(key)}: there is no such key, did you mean {prefix}{close[0]}?"
     return f"{prefix}{shown_key(key)}: there is no such key; `codedfl config` lists all of them."
+
+
+def number(value: float) -> str:
+    """Write a number with about four digits; an infinite one, which stands for no bound, as a word.
+
+    Example:
+        >>> number(12345.6), number(0.123456), number(float("inf"))
+        ('12346', '0.1235', 'none')
+    """
+    if math.isinf(value):
+        return "none" if value > 0 else "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

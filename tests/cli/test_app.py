@@ -238,7 +238,7 @@ def test_a_finished_run_can_be_shown_again(cli: Cli, finished: Path, tmp_path: P
 
 
 def test_resume_takes_the_latest_run(cli: Cli, finished: Path) -> None:
-    cli("run", "--resume").assert_refused("there is no run in runs/ to go on with")
+    cli("run", "--resume").assert_refused("there is no run in runs/ to continue")
     copy_of(finished, Path("runs/one"))
     assert one_object(cli("run", "--resume", "--json"))["seed"] == 0
 
@@ -247,7 +247,9 @@ def test_resume_takes_the_latest_run(cli: Cli, finished: Path) -> None:
     "arguments", [("--seed", "3"), ("--set", "seed=3"), ("c.toml",), ("--scheme", "scfl"), ("--tau", "1")]
 )
 def test_resume_refuses_other_options(cli: Cli, finished: Path, arguments: tuple[str, ...]) -> None:
-    cli("run", "--resume", "--out", str(finished), *arguments).assert_refused("no other option than --out and --json")
+    cli("run", "--resume", "--out", str(finished), *arguments).assert_refused(
+        "give only --out, --record-trace and --json"
+    )
 
 
 def test_resume_refuses_a_folder_without_a_run(cli: Cli) -> None:
@@ -297,7 +299,7 @@ def test_an_interrupted_run_says_so_and_how_to_go_on(cli: Cli, monkeypatch: pyte
         patch.setattr(StopOnInterrupt, "on_round", on_round)
         result = cli("run", *CLI_SMALL, "--out", "my run")
     assert result.code == 130
-    assert "stopped early; go on with: codedfl run --resume --out 'my run'\n" in result.out
+    assert "stopped early; continue with: codedfl run --resume --out 'my run'\n" in result.out
     assert "SCFL: interrupted" in result.err
     assert cli("run", "--resume", "--out", "my run", "--json").code == 0
     assert Path("my run/curves.csv").read_bytes() == (finished / "curves.csv").read_bytes()
@@ -433,7 +435,7 @@ def test_two_runs_at_once_get_folders_of_their_own(cli: Cli, monkeypatch: pytest
         def now() -> pd.Timestamp:
             return pd.Timestamp("2024-01-02 03:04:05")
 
-    monkeypatch.setattr("codedfl.cli.runs.datetime", Still)
+    monkeypatch.setattr("codedfl.cli.outputs.datetime", Still)
     for _ in range(2):
         assert cli("run", *CLI_SMALL, "--json", "--rounds", "1").code == 0
     names = sorted(path.name for path in Path("runs").iterdir())

@@ -82,7 +82,7 @@ def test_the_game_as_json_and_as_a_table(cli: Cli) -> None:
         (("contract", "--budget", "-1"), "total_reward = -1"),
         (("contract", "--lambda", "0"), "0.0 must be a positive finite number"),
         (("contract", "--budget", "5", "--coded-samples", "0"), "coded_samples = 0"),
-        (("contract", "--budget", "5", "--devices", "0"), "devices = 0"),
+        (("contract", "--budget", "5", "--devices", "0"), "--devices = 0"),
         (("contract", "--budget", "5", "--devices-file", "nowhere.csv"), "nowhere.csv"),
         (("contract", "--budget", "5", "--devices-file", "bad.csv"), "'sensitivty'"),
         (("contract", "--budget", "5", "--devices-file", "words.csv"), "row 2: 'high'"),

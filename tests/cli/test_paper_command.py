@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from codedfl.cli.paper_progress import PaperProgress
+from codedfl.cli.progress import ProgressDisplay
 from codedfl.paper import FIGURES, QUIRKS
 from codedfl.paper._fig_coded_samples import CODED_SAMPLES
 from codedfl.paper._fig_stragglers import TRAINING_TIME_S
@@ -170,7 +170,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_progress_is_a_line_for_each_job_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], clock: list[float]
 ) -> None:
-    with PaperProgress(Console(width=80)) as progress:
+    with ProgressDisplay(Console(width=80)) as progress:
         progress.say("choosing step sizes: 2 of 5 runs to do")
         clock[0] = 60.0
         progress.update("paper", 2.0, 10.0, "tune 2 on digits, seed 0")
@@ -187,7 +187,7 @@ def test_progress_is_a_line_for_each_job_where_there_is_no_terminal(
 
 
 def test_quiet_progress_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with PaperProgress(Console(width=80), verbose=False) as progress:
+    with ProgressDisplay(Console(width=80), verbose=False) as progress:
         progress.say("choosing step sizes: 5 of 5 runs to do")
         progress.update("paper", 4.0, 4.0, "tune 1 on digits, seed 0")
     assert capsys.readouterr().out == ""
@@ -196,7 +196,7 @@ def test_quiet_progress_writes_nothing(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_terminal_gets_one_bar_for_the_whole(clock: list[float]) -> None:
     log = io.StringIO()
     console = Console(width=120, force_terminal=True, file=log)
-    with PaperProgress(console) as progress:
+    with ProgressDisplay(console) as progress:
         for stage in range(4):
             progress.say(f"stage [{stage}]: 5 of 5 runs to do")
             clock[0] += 90.0
@@ -209,6 +209,6 @@ def test_a_terminal_gets_one_bar_for_the_whole(clock: list[float]) -> None:
 
 def test_where_all_is_known_there_is_no_bar() -> None:
     log = io.StringIO()
-    with PaperProgress(Console(width=120, force_terminal=True, file=log)) as progress:
+    with ProgressDisplay(Console(width=120, force_terminal=True, file=log)) as progress:
         progress.say("training: 0 of 5 runs to do")
     assert "%" not in log.getvalue()

@@ -6,58 +6,117 @@ import pytest
 from rich.console import Console
 
 from codedfl.cli.progress import ProgressDisplay
-from codedfl.experiment import run
-from codedfl.training import Callback
-from tests.support import StopAfter, small_config
 
 
-def shown(*, terminal: bool, verbose: bool = True, callbacks: tuple[Callback, ...] = (), **changes: object) -> str:
-    output = io.StringIO()
-    console = Console(file=output, force_terminal=terminal, width=120)
-    with ProgressDisplay(console, verbose=verbose) as display:
-        run(small_config(**changes), observer=display, callbacks=callbacks)
-    return output.getvalue()
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that is set by hand."""
+    now = [0.0]
+    monkeypatch.setattr("codedfl.cli.progress.time.monotonic", lambda: now[0])
+    return now
 
 
-def test_without_a_terminal_there_is_a_line_for_each_scheme() -> None:
-    lines = shown(terminal=False).splitlines()
-    assert lines[0].startswith("1258 samples on 6 devices, 30 features; centralised accuracy 0.")
-    assert [line.split(",")[0] for line in lines[1:]] == ["FedAvg: completed", "SCFL: completed"]
-    assert lines[1].endswith(" after 12 rounds")
-    assert all("\x1b" not in line for line in lines)
+def console(*, terminal: bool, width: int = 120) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width)
 
 
-def test_chosen_step_sizes_are_told() -> None:
-    assert "SCFL: step size 0.4 / L\n" in shown(
-        terminal=False, learning_rate__scale="grid", learning_rate__grid=[1e-6, 0.4]
-    )
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def two_tasks(display: ProgressDisplay) -> None:
+    with display:
+        display.update("loading digits")
+        display.say("1258 samples on 6 devices")
+        display.update("step size of SCFL", 0, 2)
+        display.update("step size of SCFL", 2, 2)
+        display.close("step size of SCFL", "0.5 / L")
+        display.update("preparing SCFL")
+        for k in range(13):
+            display.update("SCFL", k, 12, "0.91")
+        display.close("SCFL", "completed, 0.9100 after 12 rounds")
+
+
+def test_without_a_terminal_there_is_a_line_for_each_result() -> None:
+    log = console(terminal=False)
+    two_tasks(ProgressDisplay(log))
+    assert written(log).splitlines() == [
+        "1258 samples on 6 devices",
+        "step size of SCFL: 0.5 / L",
+        "SCFL: completed, 0.9100 after 12 rounds",
+    ]
+
+
+def test_a_long_task_writes_a_line_once_a_minute(clock: list[float]) -> None:
+    log = console(terminal=False)
+    with ProgressDisplay(log) as display:
+        for k in range(0, 401):
+            clock[0] = 0.5 * k
+            display.update("SCFL", k, 400, "0.91")
+    assert written(log).splitlines() == [
+        "SCFL: 120/400, 0.91, 0:02:20 left",
+        "SCFL: 240/400, 0.91, 0:01:20 left",
+        "SCFL: 360/400, 0.91, 0:00:20 left",
+    ]
 
 
 def test_without_a_terminal_and_not_verbose_there_is_silence() -> None:
-    assert shown(terminal=False, verbose=False) == ""
+    log = console(terminal=False)
+    two_tasks(ProgressDisplay(log, verbose=False))
+    assert written(log) == ""
 
 
 def test_on_a_terminal_there_are_bars() -> None:
-    text = shown(terminal=True, learning_rate__scale="grid", learning_rate__grid=[0.1, 0.4])
-    assert "FedAvg" in text
-    assert "12/12" in text
-    assert "SCFL: completed" not in text
+    log = console(terminal=True)
+    two_tasks(ProgressDisplay(log))
+    last = written(log).rpartition("1258 samples")[2]
+    for words in ("2/2", "0.5 / L", "12/12", "completed, 0.9100 after 12 rounds"):
+        assert words in last
 
 
-def test_an_interrupted_bar_says_so() -> None:
-    assert "interrupted" in shown(terminal=True, callbacks=(StopAfter(3),))
+def test_the_time_left_rests_on_all_of_the_time_so_far_and_on_new_work_alone(clock: list[float]) -> None:
+    log = console(terminal=True)
+    with ProgressDisplay(log) as display:
+        display.update("resumed", 100, 400)
+        clock[0] = 100.0
+        display.update("resumed", 150, 400)
+        clock[0] = 101.0
+        display.update("resumed", 200, 400)
+        display._display.refresh()
+    assert "200/400" in written(log)
+    assert "0:03:22 left" in written(log), "100 rounds in 101 s, 200 to go"
 
 
-def test_a_diverged_bar_says_so() -> None:
-    assert "diverged" in shown(terminal=True, learning_rate__scale=50)
-    assert "FedAvg: diverged" in shown(terminal=False, learning_rate__scale=50)
+def test_a_task_that_is_not_counted_in_whole_units_is_shown_in_percent() -> None:
+    log = console(terminal=True)
+    with ProgressDisplay(log) as display:
+        display.update("training", 1.3, 5.2)
+        display._display.refresh()
+    assert "25%" in written(log)
+
+
+def test_the_next_task_replaces_one_of_unknown_length() -> None:
+    display = ProgressDisplay(console(terminal=True))
+    with display:
+        for name in ("loading", "solving", "solving"):
+            display.update(name)
+        assert [task.description for task in display._display.tasks] == ["solving"]
+        display.update("SCFL", 0, 5)
+        assert [task.description for task in display._display.tasks] == ["SCFL"]
+        display.update("last")
+        display.close("last")
+        display.close("never heard of")
+        assert [task.description for task in display._display.tasks] == ["SCFL"]
 
 
 @pytest.mark.parametrize("text", ["loading [/a] [b].csv", "loading {0} %s", "x" * 500])
-def test_names_of_files_are_taken_literally(text: str) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=700)
-    with ProgressDisplay(console) as display:
-        display.on_stage(text)
-        display.on_trial()
-    assert isinstance(console.file, io.StringIO)
-    assert text in console.file.getvalue()
+@pytest.mark.parametrize("terminal", [True, False])
+def test_names_of_files_are_taken_literally(text: str, terminal: bool) -> None:
+    log = console(terminal=terminal, width=700)
+    with ProgressDisplay(log) as display:
+        display.update(text)
+        display.update(text, 1, 2, text)
+        display.close(text, text)
+        display.say(text)
+    assert text in written(log)

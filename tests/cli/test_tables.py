@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from codedfl.cli.tables import datasets_table, devices_table, results_table, schemes_table, warnings_of
+from codedfl.cli.tables import datasets_table, devices_table, print_comparison, results_table, schemes_table
 from codedfl.data import DatasetStatus
 from codedfl.experiment import Comparison, run
 from codedfl.schemes import SCHEMES
@@ -30,7 +30,7 @@ def comparison() -> Comparison:
     return run(small_config(schemes=list(SCHEMES)))
 
 
-def test_results_in_one_row_a_scheme(comparison: Comparison) -> None:
+def test_results_in_one_row_per_scheme(comparison: Comparison) -> None:
     text = text_of(results_table(comparison))
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
     for result in comparison.results:
@@ -86,25 +86,6 @@ def test_a_device_with_many_classes_is_cut_short() -> None:
     assert "..." in text
 
 
-def test_what_deserves_attention_is_said(comparison: Comparison) -> None:
-    assert warnings_of(comparison) == []
-    tuned = run(small_config(schemes=["dp-cfl"], learning_rate__scale="grid", learning_rate__grid=[0.01, 0.02]))
-    chosen, edge = warnings_of(tuned)
-    assert chosen == "step sizes, in units of 1 / L, chosen on held-out training data: DP-CFL 0.02."
-    assert "DP-CFL did best with the step size 0.02 / L at the edge of learning_rate.grid" in edge
-    diverged = warnings_of(run(small_config(schemes=["fedavg"], learning_rate__scale=50)))
-    assert diverged[0].startswith("FedAvg diverged")
-    assert diverged[0].endswith("lower the learning rate.")
-
-
-def test_devices_that_never_arrive_are_named() -> None:
-    schemes = ["fedavg", "scfl", "dp-cfl"]
-    deaf = run(small_config(fleet__transmit_power_dbm=[-60, -50], fleet__straggler_ratio=0, schemes=schemes))
-    (note,) = warnings_of(deaf)
-    assert note.startswith("in FedAvg, SCFL, device-")  # DP-CFL expects nobody
-    assert "and 1 more hardly ever make the deadline" in note
-
-
 def test_datasets_with_brackets_in_their_folders() -> None:
     status = DatasetStatus("mnist", "digits", False, "/data/[/b]", ("x",), "get [them]")
     text = text_of(datasets_table([status]), width=120)
@@ -117,3 +98,11 @@ def test_all_schemes_are_in_the_table_of_schemes() -> None:
     assert all(f"\n{name} " in text for name in SCHEMES)
     assert "…" not in text
     assert "`" not in text
+
+
+def test_a_comparison_that_never_began_is_printed_too(comparison: Comparison) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    print_comparison(replace(comparison, results=()), Path("[b]run"), console)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert lines[-2:] == ["stopped early; continue with: codedfl run --resume --out '[b]run'", "results: [b]run"]

@@ -54,11 +54,11 @@ def test_checks(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--constants", "odd"), "--constants = odd"),
+        (("--constants", "odd"), "'--constants'"),
         (("--radius", "-1"), "--radius = -1"),
         (("--set", "learning_rate.scale=1"), "learning_rate.scale = 1"),
         (("--set", "coding.clip_norm=1"), "coding.clip_norm"),
-        (("--check", "--draws", "1"), "draws = 1"),
+        (("--check", "--draws", "1"), "--draws = 1"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(cli: Cli, arguments: tuple[str, ...], words: str) -> None:

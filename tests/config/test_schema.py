@@ -82,19 +82,19 @@ def test_options_say_everything_that_determines_a_run() -> None:
         (
             "coding.noise_variance",
             "abc",
-            'coding.noise_variance = "abc" is not possible: it must be a finite number (0 or more) or a list of finite numbers'
-            " (0 or more).",
+            'coding.noise_variance = "abc" is not possible: it must be a finite number (0 or more, at most 1e+30)'
+            " or a list of finite numbers (0 or more, at most 1e+30).",
         ),
         (
             "coding.noise_variance",
             math.nan,
-            "coding.noise_variance = NaN is not possible: it must be a finite number (0 or more) or a list of finite numbers"
-            " (0 or more).",
+            "coding.noise_variance = NaN is not possible: it must be a finite number (0 or more, at most 1e+30)"
+            " or a list of finite numbers (0 or more, at most 1e+30).",
         ),
         (
             "coding.noise_variance",
             [0.1, -2],
-            "coding.noise_variance[1] = -2 is not possible: it must be a finite number (0 or more).",
+            "coding.noise_variance[1] = -2 is not possible: it must be a finite number (0 or more, at most 1e+30).",
         ),
         (
             "coding.coded_samples",
@@ -198,6 +198,27 @@ def test_no_number_may_be_nan_infinite_or_gigantic(place: str, value: float) -> 
     sentence = refusal(place, value)
     assert sentence.startswith(f"{place} = ")
     assert len(sentence) < 250
+
+
+NUMBERS = [
+    place for place in PLACES if isinstance(getattr(SECTIONS.get(place[0]), place[-1], None), float | int | tuple)
+]
+
+
+@pytest.mark.parametrize("place", [".".join(place) for place in [*NUMBERS, ("seed",)]])
+@pytest.mark.parametrize("value", [True, False, [True, 1.0]])
+def test_true_and_false_are_no_numbers(place: str, value: object) -> None:
+    sentence = refusal(place, value)
+    assert sentence.startswith(f"{place} = " if not isinstance(value, list) else place)
+    assert "it must be " in sentence
+
+
+@pytest.mark.parametrize(
+    "place", ["options.scfl.batch", "options.scfl.device_weight", "options.codedfedl.mini_batches"]
+)
+def test_true_is_no_number_in_an_option_either(place: str) -> None:
+    assert refusal(place, True).startswith(f"{place} = true is not possible: it must be a number")
+    assert parse_config({"options": {"codedfedl": {"noise": True}}}).options["codedfedl"]["noise"] is True
 
 
 def test_the_first_of_several_errors_is_reported() -> None:

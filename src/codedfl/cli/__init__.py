@@ -2,23 +2,74 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 
 from codedfl.errors import InputError
 
+LONGEST_SENTENCE = 360
+"""Characters of an error message; the middle of a longer one is left out."""
+
 
 def main() -> None:
-    """Run the command line; bad input ends in one sentence and exit code 2."""
-    from codedfl.cli.app import app
-
+    """Run the command line; what goes wrong ends in one sentence and exit code 2, without a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names that the terminal's encoding lacks are shown as escapes
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
-    except InputError as error:
-        print(f"codedfl: {error}", file=sys.stderr)
+        from codedfl.cli.app import app
+
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read the output has left, and the interpreter would complain when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        if sentence:
+            print(f"codedfl: {_shortened(sentence)}", file=sys.stderr)
         sys.exit(2)
-    except MemoryError as error:
-        print(
-            f"codedfl: out of memory ({error}): lower features.dimension or coding.coded_samples.".replace(" ()", ""),
-            file=sys.stderr,
-        )
-        sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _sentence(error: Exception) -> str | None:
+    """Say in one sentence what went wrong; None for a defect of the program, whose traceback is worth seeing."""
+    import typer
+
+    match error:
+        case InputError():
+            return str(error)
+        case MemoryError():
+            return f"out of memory ({error}): lower features.dimension or coding.coded_samples.".replace(" ()", "")
+        case OSError() if error.filename is not None:
+            return f"{error.filename} cannot be read or written ({error.strerror}): give another path."
+        case OSError():
+            return f"the operating system refused ({error}): try again, or give another path."
+        case RecursionError():
+            return "the input is nested too deeply: simplify it."
+        case ArithmeticError():
+            return f"a number is too extreme to compute with ({error}): give values nearer to 1."
+        case UnicodeError():
+            return f"text could not be read or written ({error}): use UTF-8."
+    if isinstance(error, typer.BadParameter.__bases__):  # misused options: click's UsageError, or typer's copy of it
+        context, message = getattr(error, "ctx", None), getattr(error, "message", "") and _message(error)
+        return f"{message} See {context.command_path} --help." if message and context else message
+    return None
+
+
+def _message(error: Exception) -> str:
+    text = str(getattr(error, "format_message", error.__str__)())
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
+def _shortened(text: str) -> str:
+    """Return a text on one line, without the middle of a very long one."""
+    line = " ".join(text.split())
+    if len(line) <= LONGEST_SENTENCE:
+        return line
+    return f"{line[: LONGEST_SENTENCE - 125]} ... {line[-120:]}"

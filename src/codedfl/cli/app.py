@@ -10,7 +10,7 @@ from rich.console import Console
 
 from codedfl._version import __version__
 from codedfl.cli.incentive_commands import contract, stackelberg
-from codedfl.cli.options import DataDir, Json
+from codedfl.cli.options import ConfigurableCommand, DataDir, Json, Settings, configurable
 from codedfl.cli.paper_command import paper
 from codedfl.cli.privacy_commands import audit, privacy
 from codedfl.cli.run_command import run
@@ -23,12 +23,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(run)
+app.command(cls=ConfigurableCommand)(run)
 app.command()(privacy)
-app.command()(audit)
+app.command(cls=ConfigurableCommand)(audit)
 app.add_typer(contract, name="contract")
 app.command()(stackelberg)
-app.command()(theory)
+app.command(cls=ConfigurableCommand)(theory)
 app.command()(paper)
 
 
@@ -46,12 +46,13 @@ def _options(
 ) -> None: ...
 
 
-@app.command()
-def config() -> None:
-    """Print the full default configuration as TOML, with a comment for every field."""
-    from codedfl.experiment import Config, to_toml
+@app.command(cls=ConfigurableCommand)
+@configurable("dataset")
+def config(settings: Settings) -> None:
+    """Print a full configuration as TOML, with a comment for every field: the defaults, or those of a dataset or a file."""
+    from codedfl.config import to_toml
 
-    print(to_toml(Config()), end="")
+    print(to_toml(settings.load()), end="")
 
 
 @app.command()

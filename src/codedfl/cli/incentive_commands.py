@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import Json
+from codedfl.cli.options import Json, refusing_overflow
 
 if TYPE_CHECKING:
     from codedfl.incentive import DeviceTraits
+
+MOST_DEVICES = 100_000
 
 contract = typer.Typer(help="The contract that buys noise reduction: what each device gives up and is paid for.")
 
@@ -25,6 +27,7 @@ CodedRows = Annotated[int, typer.Option(help="Coded samples c of each device.")]
 
 
 @contract.callback(invoke_without_command=True)
+@refusing_overflow
 def design(
     context: typer.Context,
     budget: Annotated[float | None, typer.Option(help="Total reward to pay.", show_default=False)] = None,
@@ -43,12 +46,15 @@ def design(
     if context.invoked_subcommand is not None:
         return
     from codedfl.cli.incentive_tables import contract_json, items_table
+    from codedfl.cli.outputs import require_writable
     from codedfl.errors import InputError
     from codedfl.files import write_atomically
     from codedfl.incentive import contract_for_reward, design_contract
 
     if (budget is None) == (lambda_ is None):
         raise InputError("give either --budget, the total reward, or --lambda.")
+    if plot is not None:
+        require_writable("--plot", plot)
     names, traits = _devices(devices, devices_file)
     if budget is not None:
         result = contract_for_reward(traits, budget, coded_samples)
@@ -89,6 +95,7 @@ def table(json_: Json = False) -> None:
         Console().print(shown)
 
 
+@refusing_overflow
 def stackelberg(
     reward: Annotated[
         float | None, typer.Option(help="Total reward that the server announces.", show_default=False)
@@ -97,7 +104,7 @@ def stackelberg(
         float | None, typer.Option("--lambda", help="What a unit of reward costs the server.", show_default=False)
     ] = None,
     leader: Annotated[
-        str, typer.Option(help="With --lambda: correct, or paper for the leader that the paper's table was made with.")
+        Literal["correct", "paper"], typer.Option(help="With --lambda: the leader; paper is that of the paper's table.")
     ] = "correct",
     devices: DeviceCount = 20,
     devices_file: DevicesFile = None,
@@ -107,7 +114,7 @@ def stackelberg(
     """The Stackelberg game that the contract is compared with: give --reward or --lambda."""
     from codedfl.cli.incentive_tables import items_table, stackelberg_json
     from codedfl.errors import InputError
-    from codedfl.incentive import Leader, stackelberg_for_reward, stackelberg_for_weight
+    from codedfl.incentive import stackelberg_for_reward, stackelberg_for_weight
 
     if (reward is None) == (lambda_ is None):
         raise InputError("give either --reward or --lambda.")
@@ -115,7 +122,7 @@ def stackelberg(
     if reward is not None:
         outcome = stackelberg_for_reward(traits, reward, coded_samples)
     else:
-        outcome = stackelberg_for_weight(traits, cast(float, lambda_), coded_samples, leader=cast(Leader, leader))
+        outcome = stackelberg_for_weight(traits, cast(float, lambda_), coded_samples, leader=leader)
     values = stackelberg_json(outcome, names)
     if json_:
         print(json.dumps(values))
@@ -129,8 +136,11 @@ def stackelberg(
 
 
 def _devices(count: int, file: Path | None) -> tuple[tuple[str, ...], DeviceTraits]:
+    from codedfl.errors import InputError
     from codedfl.incentive import DeviceTraits, read_devices, table_sensitivities
 
     if file is not None:
         return read_devices(file)
+    if not 1 <= count <= MOST_DEVICES:
+        raise InputError(f"--devices = {count} must be between 1 and {MOST_DEVICES}.")
     return tuple(f"device-{i + 1}" for i in range(count)), DeviceTraits(table_sensitivities(count))

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.style import new_table
+from codedfl.cli.tables import new_table
 from codedfl.experiment._summary import plain
 from codedfl.incentive import Contract, StackelbergOutcome
 

@@ -1,38 +1,155 @@
-"""Options that several commands share."""
+"""Options: one table of those that set a field of the configuration, and those that several commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-ConfigFile = Annotated[
-    Path | None, typer.Argument(help="A TOML file; without one, the embedded default.", show_default=False)
-]
-DatasetName = Annotated[
-    str | None,
-    typer.Option(help="Named dataset, .npz, .csv or .parquet file, or folder of .npy files.", show_default="digits"),
-]
-Targets = Annotated[list[str] | None, typer.Option(help="Target column of an own file; repeat for several.")]
-Devices = Annotated[int | None, typer.Option(help="Number of devices.", show_default="20")]
-CodedSamples = Annotated[int | None, typer.Option(help="Coded samples c of each device.", show_default="1000")]
-NoiseVariance = Annotated[float | None, typer.Option(help="Noise variance of each device.", show_default="0.1")]
-Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.", show_default="0")]
+if TYPE_CHECKING:
+    from codedfl.config import Config
+    from codedfl.progress import Progress
+
+KEYS: dict[str, tuple[str, Any]] = {
+    "scheme": ("schemes", list[str]),
+    "dataset": ("data.dataset", str),
+    "target": ("data.target", list[str]),
+    "devices": ("data.devices", int),
+    "rounds": ("training.rounds", int),
+    "total_time": ("training.total_time_s", float),
+    "tau": ("training.local_steps", int),
+    "coded_samples": ("coding.coded_samples", int),
+    "noise_variance": ("coding.noise_variance", float),
+    "label_noise_variance": ("coding.label_noise_variance", float),
+    "clip_norm": ("coding.clip_norm", float),
+    "seed": ("seed", int),
+    "data_dir": ("data.data_dir", Path),
+    "trace": ("fleet.trace", Path),
+}
+"""Every option that sets a field of the configuration: its name, the field, and its type on the command line."""
+
 DataDir = Annotated[
-    Path | None, typer.Option(help="Folder with the named datasets.", show_default="$CODEDFL_DATA or ./data")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other field of the configuration."),
+    Path | None, typer.Option(help="Folder that holds the named datasets.", show_default="$CODEDFL_DATA or ./data")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in runs/")]
+
+_File = Annotated[Path | None, typer.Argument(help="A TOML file; without one, the defaults.", show_default=False)]
+_Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other field; `codedfl config` lists them."),
+]
 
 
-def collect_overrides(shortcuts: Mapping[str, Any], settings: Sequence[str] | None) -> list[tuple[str, Any]]:
-    """Turn the options that were given into overrides of the configuration, ``--set`` last."""
-    from codedfl.experiment import parse_override
+@dataclass(frozen=True)
+class Settings:
+    """What the user said about the configuration.
 
-    given = [(key, str(value) if isinstance(value, Path) else value) for key, value in shortcuts.items()]
-    return [item for item in given if item[1] is not None] + [parse_override(text) for text in settings or ()]
+    Args:
+        file: the TOML file, if any.
+        overrides: fields set by options, ``--set`` last.
+    """
+
+    file: Path | None
+    overrides: list[tuple[str, Any]]
+
+    @property
+    def empty(self) -> bool:
+        """Whether the user said nothing."""
+        return self.file is None and not self.overrides
+
+    def load(self) -> Config:
+        """Return the configuration: defaults, then the preset of the dataset, the file, and the options."""
+        from codedfl.config import load_config
+
+        return load_config(self.file, self.overrides)
+
+    def tell_preset(self, progress: Progress) -> None:
+        """Say in one line which values the dataset brought along; nothing if it has none."""
+        from codedfl.config import load_with_preset
+
+        config, preset = load_with_preset(self.file, self.overrides)
+        if preset:
+            values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in preset.items())
+            progress.say(f"preset of {config.data.dataset}: {values}")
+
+
+def configurable(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command a configuration file, ``--set`` and options of `KEYS`; it receives `Settings` as its first argument.
+
+    Args:
+        names: keys of `KEYS`, in the order in which help shows them.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def wrapped(config: Path | None = None, set_: list[str] | None = None, **options: Any) -> None:
+            from codedfl.config import parse_override
+
+            given = {KEYS[name][0]: options.pop(name) for name in names}
+            overrides = [
+                (key, str(value) if isinstance(value, Path) else value)
+                for key, value in given.items()
+                if value is not None
+            ]
+            command(Settings(config, overrides + [parse_override(text) for text in set_ or ()]), **options)
+
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        shared = [_parameter("config", _File)]
+        shared += [_parameter(name, Annotated[KEYS[name][1] | None, typer.Option()]) for name in names]
+        parameters = [*shared, *own, _parameter("set_", _Set)]
+        wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
+        return wrapped
+
+    return decorate
+
+
+def _parameter(name: str, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+class ConfigurableCommand(TyperCommand):
+    """A command whose help takes texts and defaults from the schema, which is slow to import and only needed there."""
+
+    def format_help(self, *arguments: Any) -> None:
+        """Fill in the help of the options of `KEYS`, then write it."""
+        from codedfl.config import Config
+
+        for parameter in self.params:
+            if parameter.name in KEYS and not getattr(parameter, "help", None):
+                *sections, field = KEYS[parameter.name][0].split(".")
+                section: Any = getattr(Config(), sections[0]) if sections else Config()
+                text = str(type(section).model_fields[field].description)
+                parameter.help = f"{text[0].upper()}{text[1:]}."  # type: ignore[attr-defined]
+                parameter.show_default = _shown(getattr(section, field))  # type: ignore[attr-defined]
+        super().format_help(*arguments)
+
+
+def _shown(value: object) -> str | bool:
+    """Return a default as help shows it; False for one that says nothing."""
+    if value in ("", ()):
+        return False
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def refusing_overflow(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command end in an error, and so in a sentence, where its numbers leave the range of floating point."""
+
+    @wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> None:
+        import numpy as np
+
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            command(*arguments, **options)
+
+    return wrapped

@@ -45,8 +45,8 @@ def paper(
     json_: Json = False,
 ) -> None:
     """Reproduce figures and tables of the paper and judge its claims about them."""
+    from codedfl.cli.outputs import results_folder
     from codedfl.cli.paper_tables import verdicts_table
-    from codedfl.cli.runs import results_folder
     from codedfl.files import write_atomically
     from codedfl.paper import Cache, Executor, all_verdicts, report, reproduce
 
@@ -135,14 +135,14 @@ def _check_processes(processes: int) -> None:
 
 def _with_progress(work: Any, *, quiet: bool) -> Any:
     """Run the work with a progress display; Ctrl-C and SIGTERM stop it, with all finished runs in the cache."""
-    from codedfl.cli.paper_progress import PaperProgress
+    from codedfl.cli.progress import ProgressDisplay
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with PaperProgress(Console(stderr=True), verbose=not quiet) as progress:
+        with ProgressDisplay(Console(stderr=True), verbose=not quiet) as progress:
             return work(progress)
     except KeyboardInterrupt:
         print("codedfl: stopped; the same command continues from the finished runs.", file=sys.stderr)

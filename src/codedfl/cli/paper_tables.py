@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.style import new_table
+from codedfl.cli.tables import new_table
 from codedfl.paper import FIGURES, QUIRKS, Reproduction
 
 STYLES = {"confirmed": "green", "partly": "yellow", "not confirmed": "red"}

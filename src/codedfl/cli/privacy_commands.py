@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import (
-    CodedSamples,
-    ConfigFile,
-    DataDir,
-    DatasetName,
-    Devices,
-    Json,
-    NoiseVariance,
-    Seed,
-    Settings,
-    Targets,
-    collect_overrides,
-)
+from codedfl.cli.options import Json, Out, Settings, configurable, refusing_overflow
+
+Adjacency = Literal["add-remove", "remove", "add", "replace"]  # that of codedfl.privacy, which is slow to import
 
 
+@refusing_overflow
 def privacy(
     coded_samples: Annotated[int | None, typer.Option(help="Coded samples c.", show_default=False)] = None,
     noise_variance: Annotated[
@@ -37,9 +27,7 @@ def privacy(
         typer.Option(help="Noise variance on the coded labels, to cover them too.", show_default="features alone"),
     ] = None,
     label_norm_bound: Annotated[float, typer.Option(help="Largest norm of a sample's labels; 1 for one-hot.")] = 1.0,
-    adjacency: Annotated[
-        str, typer.Option(help="Which datasets are neighbours: add-remove, remove, add or replace.")
-    ] = "add-remove",
+    adjacency: Annotated[Adjacency, typer.Option(help="Which datasets are neighbours.")] = "add-remove",
     devices_in_sum: Annotated[
         int | None,
         typer.Option(
@@ -51,7 +39,7 @@ def privacy(
     """Budget of a coded upload without data: give three of --coded-samples, --noise-variance, --epsilon, --delta."""
     from codedfl.cli.privacy_tables import budget_table
     from codedfl.experiment._summary import plain
-    from codedfl.privacy import Adjacency, PrivacyAccountant
+    from codedfl.privacy import PrivacyAccountant
 
     accountant = PrivacyAccountant(
         coded_samples=coded_samples,
@@ -61,7 +49,7 @@ def privacy(
         norm_bound=norm_bound,
         label_noise_variance=label_noise_variance,
         label_norm_bound=label_norm_bound,
-        adjacency=cast(Adjacency, adjacency),
+        adjacency=adjacency,
         devices_in_sum=devices_in_sum,
     )
     if json_:
@@ -70,56 +58,37 @@ def privacy(
         Console().print(budget_table(accountant))
 
 
+@configurable(
+    *("dataset", "target", "devices", "coded_samples", "noise_variance", "label_noise_variance"),
+    *("clip_norm", "seed", "data_dir"),
+)
 def audit(
-    config: ConfigFile = None,
-    dataset: DatasetName = None,
-    target: Targets = None,
-    devices: Devices = None,
-    coded_samples: CodedSamples = None,
-    noise_variance: NoiseVariance = None,
-    label_noise_variance: Annotated[
-        float | None, typer.Option(help="Noise variance on the coded labels.", show_default="0")
-    ] = None,
-    clip_norm: Annotated[
-        float | None, typer.Option(help="Clip samples to this norm before encoding.", show_default="no clipping")
-    ] = None,
+    settings: Settings,
+    *,
     known_ratio: Annotated[
         float, typer.Option(help="Share of a device's samples that the attacker knows; 0 leaves the attack out.")
     ] = 0.9,
-    seed: Seed = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in runs/")] = None,
-    set_: Settings = None,
+    out: Out = None,
     json_: Json = False,
 ) -> None:
     """What every device's coded upload reveals: budgets, labels, a reconstruction attack, and what is unsafe."""
-    from codedfl.cli.audits import audit_with_progress, print_audit
-    from codedfl.cli.runs import results_folder
+    from codedfl.cli.outputs import results_folder
+    from codedfl.cli.privacy_tables import print_audit
+    from codedfl.cli.progress import ProgressDisplay
     from codedfl.errors import InputError
-    from codedfl.experiment import load_config
-    from codedfl.experiment._audit import write_audit
+    from codedfl.experiment._audit import run_audit, write_audit
 
     if not 0 <= known_ratio < 1:
         raise InputError(f"--known-ratio = {known_ratio} must be zero or more and less than 1.")
-    settled = load_config(
-        config,
-        collect_overrides(
-            {
-                "data.dataset": dataset,
-                "data.target": target,
-                "data.devices": devices,
-                "coding.coded_samples": coded_samples,
-                "coding.noise_variance": noise_variance,
-                "coding.label_noise_variance": label_noise_variance,
-                "coding.clip_norm": clip_norm,
-                "seed": seed,
-                "data.data_dir": data_dir,
-            },
-            set_,
-        ),
-    )
-    folder = results_folder(out, f"{Path(settled.data.dataset).stem}-audit")
-    result = audit_with_progress(settled, known_ratio or None)
+    config = settings.load()
+    folder = results_folder(out, config.data.dataset, "audit")
+    with ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
+        settings.tell_preset(display)
+        result = run_audit(
+            config,
+            known_ratio=known_ratio or None,
+            progress=display,
+        )
     write_audit(result, folder)
     if json_:
         print(json.dumps(result.as_dict()))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.style import new_table
+from codedfl._messages import number
+from codedfl.cli.tables import new_table
 from codedfl.experiment._audit import Audit
 from codedfl.privacy import DeviceAudit, PrivacyAccountant
 
@@ -77,8 +79,11 @@ def audit_warnings(audit: Audit) -> Iterator[str]:
             yield f"{shown}: {warning}."
 
 
-def number(value: float) -> str:
-    """Write a number with about four digits, and an infinite one as a word."""
-    if math.isinf(value):
-        return "none" if value > 0 else "-"
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+def print_audit(audit: Audit, folder: Path, console: Console) -> None:
+    """Print the table, what is unsafe, and where the results are."""
+    console.print(audit_table(audit))
+    for warning in audit_warnings(audit):
+        console.print(Text("unsafe: ", style="yellow").append(warning, style="default"))
+    console.print(Text("not covered by any of these numbers: the updates that devices send during training."))
+    console.print(Text(f"picture: {folder / 'audit.png'}"), soft_wrap=True)
+    console.print(Text(f"results: {folder}"), soft_wrap=True)

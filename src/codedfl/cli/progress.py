@@ -1,34 +1,113 @@
-"""Live progress on a terminal; lines where there is none."""
+"""Progress on a terminal as live bars, and elsewhere as lines of a log."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Self
 
-from codedfl.cli.bars import Bars
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
 from codedfl.progress import Progress
 
+LINE_EVERY_S = 60.0
+"""Without a terminal, seconds between two lines about the same task."""
 
-class ProgressDisplay(Bars, Progress):
-    """Bars (temporary, replaced by the generic display)."""
+
+@dataclass
+class _Bar:
+    task: TaskID
+    began_s: float
+    done_before: float
+    line_s: float
+
+
+class ProgressDisplay(Progress):
+    """Shows a bar for every task of known length, and one line for what else is going on.
+
+    A bar has the latest note and the time remaining at the average pace so far. Where there is no terminal, only results are
+    written, as lines: what `say` and `close` are told, and how far a task is once a minute.
+
+    Args:
+        console: where to write.
+        verbose: whether to write lines where there is no terminal.
+    """
 
     def __init__(self, console: Console, verbose: bool = True) -> None:
-        super().__init__(
-            console,
-            verbose,
+        self.console = console
+        self._lines = verbose and not console.is_terminal
+        self._display = Bars(
             TextColumn("{task.description:<34}", markup=False),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[note]}", markup=False),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+            disable=not console.is_terminal,
         )
-        self.tasks: dict[str, TaskID] = {}
+        self._bars: dict[str, _Bar] = {}
+        self._stage: tuple[str, TaskID] | None = None
+
+    def __enter__(self) -> Self:
+        self._display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._display.stop()
 
     def update(self, task: str, done: float = 0.0, total: float | None = None, note: str = "") -> None:
-        if task not in self.tasks:
-            self.tasks[task] = self.progress.add_task(task, total=total, note=note)
-        self.progress.update(self.tasks[task], completed=done, total=total, note=note)
+        """Move the bar of a task, or name the task if its length is unknown."""
+        if total is None:
+            if self._stage is None or self._stage[0] != task:
+                self._end_stage()
+                self._stage = task, self._display.add_task(task, total=None, count="", note=note, left="")
+            return
+        self._end_stage()
+        now = time.monotonic()
+        if task not in self._bars:
+            added = self._display.add_task(task, total=total, completed=done, count="", note="", left="")
+            self._bars[task] = _Bar(added, now, done, now)
+        bar = self._bars[task]
+        left = _time_left(now - bar.began_s, done - bar.done_before, total - done)
+        count = f"{done:.0f}/{total:.0f}" if float(total).is_integer() else f"{done / total:.0%}"
+        self._display.update(bar.task, completed=done, total=total, count=count, left=left, **_changed(note))
+        if self._lines and now - bar.line_s >= LINE_EVERY_S:
+            bar.line_s = now
+            self._print(f"{task}: {', '.join(filter(None, (count, note, left)))}")
+
+    def close(self, task: str, note: str = "") -> None:
+        """Leave the bar of a task where it is, with a last note."""
+        if self._stage is not None and self._stage[0] == task:
+            self._end_stage()
+        if task in self._bars:
+            ended = self._bars.pop(task).task
+            self._display.update(ended, left="", **_changed(note))
+            self._display.stop_task(ended)
+        if self._lines and note:
+            self._print(f"{task}: {note}")
 
     def say(self, text: str) -> None:
-        if self.lines or self.console.is_terminal:
-            self.console.print(text, highlight=False)
+        """Print a line, above the bars if there are any."""
+        if self._lines or self.console.is_terminal:
+            self._print(text)
+
+    def _end_stage(self) -> None:
+        if self._stage is not None:
+            self._display.remove_task(self._stage[1])
+            self._stage = None
+
+    def _print(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _changed(note: str) -> dict[str, str]:
+    return {"note": note} if note else {}
+
+
+def _time_left(elapsed_s: float, done: float, rest: float) -> str:
+    if done <= 0:
+        return ""
+    return f"{timedelta(seconds=round(max(0.0, elapsed_s * rest / done)))} left"

@@ -5,91 +5,79 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import (
-    CodedSamples,
-    ConfigFile,
-    DataDir,
-    DatasetName,
-    Devices,
-    Json,
-    NoiseVariance,
-    Seed,
-    Settings,
-    Targets,
-    collect_overrides,
+from codedfl.cli.options import Json, Out, Settings, configurable
+
+if TYPE_CHECKING:
+    from codedfl.experiment import Comparison, RunFolder
+
+
+@configurable(
+    *("scheme", "dataset", "target", "devices", "rounds", "total_time", "tau"),
+    *("coded_samples", "noise_variance", "seed", "data_dir", "trace"),
 )
-
-
 def run(
-    config: ConfigFile = None,
-    scheme: Annotated[
-        list[str] | None, typer.Option(help="Scheme to train; repeat for several.", show_default="all")
-    ] = None,
-    dataset: DatasetName = None,
-    target: Targets = None,
-    devices: Devices = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of every scheme (instead of a total time).")] = None,
-    total_time: Annotated[
-        float | None, typer.Option(help="Simulated training time in seconds.", show_default="400")
-    ] = None,
-    tau: Annotated[int | None, typer.Option(help="Local steps in a round.", show_default="5")] = None,
-    coded_samples: CodedSamples = None,
-    noise_variance: NoiseVariance = None,
-    seed: Seed = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder.", show_default="a new one in runs/")] = None,
+    settings: Settings,
+    *,
+    out: Out = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out, or with the latest in runs/.")
+        bool, typer.Option("--resume", help="Continue the run in --out, or the latest one in runs/.")
     ] = False,
-    set_: Settings = None,
+    record_trace: Annotated[
+        Path | None, typer.Option(help="Write the arrivals to this file, for --trace.", show_default=False)
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Train schemes side by side in one setting; print a table and write a run folder with a picture."""
-    from codedfl.cli.runs import latest_run, new_run_path, print_comparison, run_with_progress
+    from codedfl.cli.outputs import discard_empty_runs, latest_run, require_writable, results_folder
+    from codedfl.cli.tables import print_comparison
     from codedfl.errors import InputError
-    from codedfl.experiment import RunFolder, load_config, summarise
+    from codedfl.experiment import RunFolder, summarise
 
-    overrides = collect_overrides(
-        {
-            "schemes": scheme,
-            "data.dataset": dataset,
-            "data.target": target,
-            "data.devices": devices,
-            "training.rounds": rounds,
-            "training.total_time_s": total_time,
-            "training.local_steps": tau,
-            "coding.coded_samples": coded_samples,
-            "coding.noise_variance": noise_variance,
-            "seed": seed,
-            "data.data_dir": data_dir,
-        },
-        set_,
-    )
-    if rounds is not None and total_time is not None:
+    if {"training.rounds", "training.total_time_s"} <= {key for key, _ in settings.overrides}:
         raise InputError("--rounds and --total-time exclude each other: give one of them.")
+    if record_trace is not None:
+        require_writable("--record-trace", record_trace)
     if resume:
-        if config or overrides:
+        if not settings.empty:
             raise InputError(
-                "--resume takes the configuration from the run folder: give no other option than --out and --json."
+                "--resume takes the configuration from the run folder: give only --out, --record-trace and --json with it."
             )
         folder = RunFolder.reopen(out or latest_run())
     else:
-        settled = load_config(config, overrides)
-        folder = RunFolder.create(out or new_run_path(settled.data.dataset), settled)
+        config = settings.load()
+        if_full = "add --resume to continue the run in it, or give another --out"
+        folder = RunFolder.create(results_folder(out, config.data.dataset, if_full=if_full), config)
     try:
-        comparison = run_with_progress(folder, quiet=json_)
-    except (InputError, MemoryError):
+        comparison = _train(folder, settings, quiet=json_)
+    except Exception:
         if not resume:
             folder.discard_unused()
+            discard_empty_runs()
         raise
+    if record_trace is not None:
+        from codedfl.experiment import record_trace as write_trace  # type: ignore[attr-defined, unused-ignore]
+
+        write_trace(comparison, record_trace)
     if json_:
         print(json.dumps(summarise(comparison)))
     else:
-        print_comparison(comparison, folder, Console())
+        print_comparison(comparison, folder.path, Console())
     if comparison.interrupted:
         sys.exit(130)
+
+
+def _train(folder: RunFolder, settings: Settings, *, quiet: bool) -> Comparison:
+    """Run with a live display on standard error; Ctrl-C ends it after the current round."""
+    from codedfl.cli.progress import ProgressDisplay
+    from codedfl.experiment import run as run_comparison
+    from codedfl.training import StopOnInterrupt
+
+    stop = StopOnInterrupt()
+    with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not quiet) as display:
+        settings.tell_preset(display)
+        return run_comparison(folder.config, folder=folder, progress=display, callbacks=(stop,))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from pathlib import Path
+from shlex import quote
 
-import numpy as np
+from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.privacy_tables import number
-from codedfl.cli.style import new_table
 from codedfl.data import DatasetStatus, DeviceSummary
-from codedfl.experiment import Comparison
-from codedfl.experiment._privacy_summary import clipped_share, privacy_of
+from codedfl.experiment import Comparison, notes_on
+from codedfl.experiment._privacy_summary import privacy_of
 from codedfl.experiment._summary import SHARES, time_to_share
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.schemes._table import COLUMNS, describe
@@ -21,8 +22,35 @@ from codedfl.training import RunResult
 MOST_DEVICES = 40
 """Devices that are listed one by one."""
 
-HARDLY_EVER = 1e-3
-"""An arrival probability below which a device deserves a note."""
+
+def new_table(title: str | None = None, caption: str | None = None, *, header: bool = True) -> Table:
+    """Return an empty table in the style of all tables; brackets in its title are brackets."""
+    return Table(
+        title=None if title is None else Text(title, style="table.title"),
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        show_header=header,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+
+
+def print_comparison(comparison: Comparison, folder: Path, console: Console) -> None:
+    """Print who holds which data, the results, and what deserves attention."""
+    console.print(devices_table(comparison))
+    if comparison.results:
+        console.print(results_table(comparison))
+    for note in notes_on(comparison):
+        console.print(Text("note: ", style="yellow").append(note, style="default"))
+    if comparison.interrupted:
+        resume = f"codedfl run --resume --out {quote(str(folder))}"
+        console.print(Text(f"stopped early; continue with: {resume}"), soft_wrap=True)
+    if comparison.results:
+        console.print(Text(f"picture: {folder / 'curves.png'}"), soft_wrap=True)
+    console.print(Text(f"results: {folder}"), soft_wrap=True)
 
 
 def results_table(comparison: Comparison) -> Table:
@@ -96,78 +124,6 @@ def devices_table(comparison: Comparison) -> Table:
 def _classes(device: DeviceSummary) -> str:
     shown = [f"{name}: {count}" for name, count in list(device.classes.items())[:6]]
     return ", ".join(shown) + (", ..." if len(device.classes) > 6 else "")
-
-
-def warnings_of(comparison: Comparison) -> list[str]:
-    """Return, in plain words, what a reader of the table should know."""
-    notes = []
-    for rare, titles in _rare_devices(comparison).items():
-        notes.append(
-            f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
-        )
-    notes += _incentive_notes(comparison) + _privacy_notes(comparison)
-    if any(result.choice for result in comparison.results):
-        chosen = ", ".join(f"{result.scheme.title} {result.scale:g}" for result in comparison.results)
-        notes.append(f"step sizes, in units of 1 / L, chosen on held-out training data: {chosen}.")
-    for result in comparison.results:
-        if result.message:
-            notes.append(f"{result.scheme.title} {result.message}.")
-        if result.choice and result.choice.at_edge and len(result.choice.trials) > 1:
-            notes.append(
-                f"{result.scheme.title} did best with the step size {result.scale:g} / L at the edge of learning_rate.grid:"
-                " a wider grid might do better."
-            )
-    return notes
-
-
-def _incentive_notes(comparison: Comparison) -> list[str]:
-    """Return what an incentive mechanism bought."""
-    incentive, code = comparison.config.incentive, comparison.setting.code
-    if incentive.mechanism == "none":
-        return []
-    noise = code.noise_variance[code.uploading]
-    return [
-        f"{incentive.mechanism} with a total reward of {incentive.total_reward:g}: {noise.size} of {code.uploading.size} devices"
-        f" upload, with noise variances from {noise.min():.4g} to {noise.max():.4g}, {noise.sum():.4g} in total."
-    ]
-
-
-def _privacy_notes(comparison: Comparison) -> list[str]:
-    """Return what clipping did and which worst-case guarantee it buys; nothing without clipping."""
-    code, delta = comparison.setting.code, comparison.config.privacy.delta
-    if code.clip_norm is None:
-        return []
-    notes = [
-        f"clipping to norm {code.clip_norm:g} weighted {clipped_share(comparison.setting):.0%} of the samples down."
-    ]
-    budgets = {result.scheme.title: privacy_of(result, delta) for result in comparison.results}
-    epsilons = [
-        f"{title} {', '.join(number(budget[name]) for name in ('epsilon_features', 'epsilon', 'epsilon_in_sum'))}"
-        for title, budget in budgets.items()
-        if budget["epsilon"] is not None
-    ]
-    if epsilons:
-        notes.append(
-            f"worst-case epsilon at delta = {delta:g} of the coded features, of features and labels, and of both if the server"
-            f" sees only the sum (training not covered): {'; '.join(epsilons)}."
-        )
-    return notes
-
-
-def _rare_devices(comparison: Comparison) -> dict[tuple[str, ...], list[str]]:
-    """Return which devices hardly ever arrive, and in which schemes."""
-    names = comparison.setting.federation.device_names
-    found: dict[tuple[str, ...], list[str]] = {}
-    for result in comparison.results:
-        plan = result.prepared.device
-        rare = tuple(names[i] for i in np.flatnonzero(plan.arrivals.probability < HARDLY_EVER))
-        if rare and plan.broadcasts:
-            found.setdefault(rare, []).append(result.scheme.title)
-    return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def datasets_table(found: Iterable[DatasetStatus]) -> Table:

@@ -4,97 +4,61 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from codedfl.cli.options import (
-    CodedSamples,
-    ConfigFile,
-    DataDir,
-    DatasetName,
-    Devices,
-    Json,
-    NoiseVariance,
-    Seed,
-    Settings,
-    Targets,
-    collect_overrides,
+from codedfl.cli.options import Json, Out, Settings, configurable
+
+MOST_DRAWS = 10_000_000
+
+
+@configurable(
+    *("dataset", "target", "devices", "rounds", "tau", "coded_samples", "noise_variance", "seed", "data_dir"),
 )
-
-METHODS = ("auto", "exact", "cheap")
-
-
 def theory(
-    config: ConfigFile = None,
+    settings: Settings,
+    *,
     check: Annotated[
-        bool, typer.Option("--check", help="Check every formula by Monte Carlo instead; no configuration is used.")
+        bool, typer.Option("--check", help="Check every formula by Monte Carlo instead; only --seed and --draws count.")
     ] = False,
     draws: Annotated[int, typer.Option(help="Monte Carlo draws of each experiment, with --check.")] = 4000,
-    dataset: DatasetName = None,
-    target: Targets = None,
-    devices: Devices = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds (instead of a total time).")] = None,
-    tau: Annotated[int | None, typer.Option(help="Local steps in a round.", show_default="5")] = None,
-    coded_samples: CodedSamples = None,
-    noise_variance: NoiseVariance = None,
     radius: Annotated[
         float | None,
         typer.Option(help="phi of Assumption 1.", show_default="twice the largest model of the run and the optimum"),
     ] = None,
     constants: Annotated[
-        str, typer.Option(help="Constants of Assumption 1: exact, cheap (still valid, looser), or auto by size.")
+        Literal["auto", "exact", "cheap"],
+        typer.Option(help="Constants of Assumption 1: exact, cheap (valid but looser), or auto by size."),
     ] = "auto",
-    seed: Seed = None,
-    data_dir: DataDir = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in runs/")] = None,
-    set_: Settings = None,
+    out: Out = None,
     json_: Json = False,
 ) -> None:
     """Train SCFL and set the theory beside it: bounds by terms, exact variance, where training ends, what privacy costs."""
+    from codedfl._validation import require_positive
+    from codedfl.cli.outputs import results_folder
     from codedfl.cli.progress import ProgressDisplay
-    from codedfl.cli.runs import results_folder
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
-    from codedfl.errors import InputError
-    from codedfl.experiment import load_config
     from codedfl.experiment._theory import run_theory
     from codedfl.experiment._theory_files import write_theory
     from codedfl.training import StopOnInterrupt
 
     if check:
-        _check(seed or 0, draws, json_)
+        _check(settings.load().seed, draws, json_)
         return
-    if constants not in METHODS:
-        raise InputError(f"--constants = {constants} must be one of {', '.join(METHODS)}.")
-    if radius is not None and not radius > 0:
-        raise InputError(f"--radius = {radius} must be positive.")
-    settled = load_config(
-        config,
-        collect_overrides(
-            {
-                "data.dataset": dataset,
-                "data.target": target,
-                "data.devices": devices,
-                "training.rounds": rounds,
-                "training.local_steps": tau,
-                "coding.coded_samples": coded_samples,
-                "coding.noise_variance": noise_variance,
-                "seed": seed,
-                "data.data_dir": data_dir,
-            },
-            set_,
-        ),
-    )
-    folder = results_folder(out, f"{Path(settled.data.dataset).stem}-theory")
+    if radius is not None:
+        require_positive("--radius", radius)
+    config = settings.load()
+    folder = results_folder(out, config.data.dataset, "theory")
     stop = StopOnInterrupt()
     with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
+        settings.tell_preset(display)
         report = run_theory(
-            settled,
+            config,
             radius=radius,
-            constants=cast(Literal["auto", "exact", "cheap"], constants),
+            constants=constants,
             progress=display,
             callbacks=(stop,),
         )
@@ -115,8 +79,11 @@ def theory(
 
 def _check(seed: int, draws: int, json_: bool) -> None:
     from codedfl.cli.theory_tables import checks_table
+    from codedfl.errors import InputError
     from codedfl.theory import verify
 
+    if not 2 <= draws <= MOST_DRAWS:
+        raise InputError(f"--draws = {draws} must be between 2 and {MOST_DRAWS}.")
     checks = verify(seed, draws)
     if json_:
         flags = ("printed_holds", "corrected_holds")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.style import new_table
+from codedfl.cli.tables import new_table
 from codedfl.experiment._theory import TheoryReport
 from codedfl.theory import Check
 

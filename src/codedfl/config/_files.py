@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from codedfl._messages import shown_key
+from codedfl.config._presets import preset_of
 from codedfl.config._refusals import refusal
 from codedfl.config._schema import Config
+from codedfl.config._scheme_options import option_descriptions
 from codedfl.errors import InputError
-from codedfl.schemes import SCHEMES
+
+Overrides = Mapping[str, Any] | Sequence[tuple[str, Any]]
+"""Values by ``section.key``: a mapping, or pairs of which later ones win."""
 
 
-def load_config(path: Path | None = None, overrides: Sequence[tuple[str, Any]] = ()) -> Config:
-    """Read a configuration.
+def load_config(path: str | Path | None = None, overrides: Overrides = ()) -> Config:
+    """Read a configuration: defaults, the preset of the dataset (see `preset_of`), the file, and overrides, each above the last.
 
     Args:
         path: a TOML file; None for the defaults.
-        overrides: (``section.key``, value) pairs that take precedence, in their order.
+        overrides: values by ``section.key``, as a mapping or as pairs.
 
     Raises:
         InputError: for a file that cannot be read, an unknown key or a value out of range.
 
     Example:
-        >>> load_config(overrides=[("coding.noise_variance", 0.5)]).coding.noise_variance
+        >>> load_config(overrides={"coding.noise_variance": 0.5}).coding.noise_variance
         0.5
-        >>> load_config(overrides=[("coding.code_samples", 0.5)])
+        >>> load_config(overrides={"data.dataset": "mnist", "training.deadline_s": 5}).features.dimension
+        2000
+        >>> load_config(overrides={"coding.code_samples": 0.5})
         Traceback (most recent call last):
         codedfl.errors.InputError: coding.code_samples: there is no such key, did you mean coding.coded_samples?
     """
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror}): give the path of a TOML file.") from error
-        except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too many digits, too deep
-            raise InputError(f"{path} is not valid TOML ({error}): correct it there.") from error
-    for key, value in overrides:
+    return load_with_preset(path, overrides)[0]
+
+
+def load_with_preset(path: str | Path | None = None, overrides: Overrides = ()) -> tuple[Config, dict[str, Any]]:
+    """Read a configuration as `load_config` does, and say which values came from the preset of its dataset.
+
+    Returns:
+        The configuration, and by ``section.key`` those values of the preset that neither the file nor an override sets.
+    """
+    values = _read(Path(path)) if path is not None else {}
+    for key, value in overrides.items() if isinstance(overrides, Mapping) else overrides:
         _assign(values, key, value)
-    return parse_config(values)
+    data = values.get("data")
+    dataset = data.get("dataset") if isinstance(data, dict) else None
+    preset = preset_of(dataset) if isinstance(dataset, str) else {}
+    taken = {key: value for key, value in preset.items() if _is_open(values, key)}
+    for key, value in taken.items():
+        _assign(values, key, value)
+    return parse_config(values), taken
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(f"{path} is not a regular file: give the path of a TOML file.")
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): give the path of a TOML file.") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too many digits, too deep
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not valid TOML ({error}): correct it there.") from error
 
 
 def parse_config(values: Mapping[str, Any]) -> Config:
@@ -70,7 +96,7 @@ def parse_override(text: str) -> tuple[str, Any]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise InputError(f"--set {text!r} must look like section.key=value.")
+        raise InputError(f"{shown_key(text)} must look like section.key=value.")
     try:
         parsed = tomllib.loads(f"value = {value}")
     except (ValueError, RecursionError):
@@ -93,9 +119,10 @@ def to_toml(config: Config, *, comments: bool = True) -> str:
             _write_fields(section, list(type(section).model_fields), lines, comments)
     for scheme, options in config.options.items():
         lines += ["", f"[options.{scheme}]"]
+        descriptions = option_descriptions(scheme)
         for name, value in options.items():
             if comments:
-                lines.append(f"# {_option_help(scheme)[name]}")
+                lines.append(f"# {descriptions[name]}")
             lines.append(f"{name} = {_toml(value)}")
     return "\n".join(lines) + "\n"
 
@@ -113,15 +140,11 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _option_help(scheme: str) -> dict[str, str]:
-    """Read what the options of a scheme mean off the docstring of its builder, or of another one with an option of that name."""
-    found: dict[str, str] = {}
-    for builder in (*SCHEMES.values(), SCHEMES[scheme]):
-        _, _, after = inspect.getdoc(builder).partition("\nArgs:\n")  # type: ignore[union-attr]
-        arguments = after.partition("\n\n")[0]
-        for name, text in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE):
-            found[name] = " ".join(text.replace("``", "").rstrip(".").split())
-    return found
+def _is_open(values: Mapping[str, Any], key: str) -> bool:
+    """Whether a field can be set: nothing has set it, and its section, if given, is one."""
+    section, field = key.split(".")
+    given = values.get(section, {})
+    return isinstance(given, dict) and field not in given
 
 
 def _assign(values: dict[str, Any], key: str, value: Any) -> None:
@@ -132,4 +155,4 @@ def _assign(values: dict[str, Any], key: str, value: Any) -> None:
             raise InputError(
                 f"{shown_key(key)}: {shown_key(parent)} is a value, not a section; `codedfl config` lists all keys."
             )
-    values[last] = value
+    values[last] = deepcopy(value)  # what is assigned below it later does not reach the caller's

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from codedfl._messages import no_such_key
-from codedfl.config._noise_shorthand import expand_noise
 from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
 from codedfl.errors import InputError
 from codedfl.identity import NOT_IDENTITY
@@ -28,6 +28,8 @@ CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Text = Annotated[str, AfterValidator(_writable)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Variance = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+"""Bounded so that draws and their squares stay within single precision."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Auto = Literal["auto"]
 
@@ -36,6 +38,16 @@ class Section(BaseModel):
     """A part of the configuration: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number is wanted, which Python would take for 1 and 0."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        items = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(item, bool) for item in items) and bool not in (annotation, *get_args(annotation)):
+            raise PydanticCustomError("bool", "true or false where it is not possible")
+        return value
 
 
 class DataConfig(Section):
@@ -47,8 +59,8 @@ class DataConfig(Section):
     )
     data_dir: Text = Field(
         "",
+        description="folder that holds the named datasets; empty for CODEDFL_DATA, else ./data",
         json_schema_extra=NOT_IDENTITY,
-        description="folder with the named datasets; empty for CODEDFL_DATA, else ./data",
     )
     target: tuple[Text, ...] = Field(
         (), description="own files: target column(s), or the name of the target array in an .npz"
@@ -96,6 +108,9 @@ class FleetConfig(Section):
     file: Text = Field(
         "", description="CSV with mac_rate and transmit_power_dbm (and name) of each device, instead of a draw"
     )
+    trace: Text = Field(
+        "", description="file with the arrivals of an earlier run, to replay them instead of drawing new ones"
+    )
     mac_rate: Positive = Field(1_536_000.0, description="MAC per second of a device before its factor")
     mac_rate_factor: tuple[Positive, Positive] = Field((0.8, 1.0), description="range of that factor, drawn uniformly")
     transmit_power_dbm: tuple[Finite, Finite] = Field(
@@ -118,10 +133,10 @@ class CodingConfig(Section):
     """The coded upload (Sec. III-A)."""
 
     coded_samples: Count = Field(1000, description="coded samples c of each device")
-    noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+    noise_variance: Variance | tuple[Variance, ...] = Field(
         0.1, description="noise variance sigma_i^2, one number or one for each device"
     )
-    label_noise_variance: NonNegative | tuple[NonNegative, ...] = Field(
+    label_noise_variance: Variance | tuple[Variance, ...] = Field(
         0.0, description="the same for the coded labels; the paper has none"
     )
     encoder: Literal["auto", "direct", "gram"] = Field(
@@ -134,6 +149,7 @@ class CodingConfig(Section):
     )
     clip_norm: NonNegative = Field(
         0.0,
+        le=1e15,
         description="clip the norm of every sample to this before encoding; 0 for no clipping, and no worst-case guarantee",
     )
 
@@ -161,7 +177,7 @@ class TrainingConfig(Section):
 
     local_steps: Count = Field(5, description="SGD steps tau in a round")
     deadline_s: Positive = Field(1.0, description="duration T of a round, seconds")
-    total_time_s: Positive = Field(400.0, description="simulated training time of every scheme, seconds")
+    total_time_s: Positive = Field(400.0, le=MAX_COUNT, description="simulated training time of every scheme, seconds")
     rounds: CountOrZero = Field(0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
     cohort: CountOrZero = Field(0, description="devices asked in a round, drawn at random; 0 for all of them")
     server_batch: CountOrZero = Field(
@@ -179,8 +195,8 @@ class TrainingConfig(Section):
     )
     workers: CountOrZero = Field(
         0,
+        description="threads, which never change a result; 0 for one per core on large problems",
         json_schema_extra=NOT_IDENTITY,
-        description="threads, which never change a result; 0 for one a core on large problems",
     )
 
 
@@ -228,11 +244,6 @@ class Config(Section):
     options: dict[str, dict[str, Any]] = Field(
         {}, validate_default=True, description="options of single schemes; those left out have their defaults"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_noise(cls, values: Any) -> Any:
-        return expand_noise(values)
 
     @field_validator("schemes")
     @classmethod

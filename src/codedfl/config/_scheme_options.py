@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 from codedfl._messages import no_such_key
 from codedfl.errors import InputError
@@ -24,15 +24,32 @@ def option_defaults(scheme: str) -> dict[str, Any]:
     return {name: item.default for name, item in inspect.signature(SCHEMES[scheme]).parameters.items()}
 
 
+def option_descriptions(scheme: str) -> dict[str, str]:
+    """Return what the options of a scheme mean, from the ``Field`` in the annotation of each.
+
+    Example:
+        >>> option_descriptions("scfl")["device_weight"]
+        'share of the devices in the update; the paper has 1/2'
+    """
+    hints = get_type_hints(SCHEMES[scheme], include_extras=True)
+    return {name: hints[name].__metadata__[0].description for name in option_defaults(scheme)}
+
+
 def check_options(scheme: str, options: Mapping[str, Any]) -> None:
     """Refuse options that a scheme does not have, and values that they cannot have."""
     known = option_defaults(scheme)
     for name, value in options.items():
         if name not in known:
             raise InputError(no_such_key(f"options.{scheme}.", name, known))
-        if not isinstance(value, bool | int | float | str) or (isinstance(value, int) and abs(value) > MAX_COUNT):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(value, bool | int | float | str) or (number and abs(value) > MAX_COUNT):
             raise InputError(
                 f"options.{scheme}.{name} is not possible: it must be a string, true or false, or a number (at most {MAX_COUNT})."
+            )
+        if isinstance(value, bool) and not isinstance(known[name], bool):
+            raise InputError(
+                f"options.{scheme}.{name} = {str(value).lower()} is not possible: it must be a number or a word, such as"
+                f" {known[name]}."
             )
     try:
         make_scheme(scheme, options)

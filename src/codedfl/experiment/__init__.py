@@ -11,6 +11,7 @@ Example:
 from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._notes import notes_on
 from codedfl.experiment._predictor import Predictor
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import rounds_of, run, sweep, tune
@@ -26,6 +27,7 @@ __all__ = [
     "curves_csv",
     "family_key",
     "load_config",
+    "notes_on",
     "parse_config",
     "parse_override",
     "rounds_of",

@@ -10,6 +10,7 @@ import numpy as np
 
 from codedfl._version import __version__
 from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._notes import notes_on
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.training import Ledger, RunResult
 
@@ -56,6 +57,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
                 }
                 for i, device in enumerate(federation.describe())
             ],
+            "notes": notes_on(comparison),
             "wall_time_s": comparison.wall_time_s,
         }
     )

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from codedfl.schemes._options import Deadline, ParityNoise
 from codedfl.training import AllocatedGradient, CodedUpload, ParityGradient, Scheme, Sum
 
 
-def cfl_fb(deadline: Literal["fixed", "free"] = "fixed", noise: bool = False) -> Scheme:
+def cfl_fb(deadline: Deadline = "fixed", noise: ParityNoise = False) -> Scheme:
     """Build CFL-FB, which is CodedFedL with a single mini-batch: all data.
-
-    Args:
-        deadline: ``fixed`` for the setting's ``T``, ``free`` for the least that the allocation allows.
-        noise: add the setting's noise to the parity data.
 
     References:
         Dhakal, Prakash, Yona, Talwar, Himayat: Coded Federated Learning. IEEE Globecom Workshops, 2019.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from codedfl.schemes._options import Batch
 from codedfl.training import LocalSGD, Scheme, Sum
 
 
-def fedavg(batch: int | Literal["adaptive"] = "adaptive") -> Scheme:
+def fedavg(batch: Batch = "adaptive") -> Scheme:
     """Build FedAvg as the paper has it: ``tau`` local SGD steps, then ``W_{k+1} = W_k - eta_k sum_i 1_i g_i``.
 
     Nothing makes up for the missing devices, so the model leans towards those that arrive often.
-
-    Args:
-        batch: ``adaptive``, or a fixed batch for every device.
 
     References:
         McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized

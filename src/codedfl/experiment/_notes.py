@@ -1,0 +1,96 @@
+"""Notes: what a reader of a comparison's results should know, in sentences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from codedfl._messages import number
+from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._privacy_summary import clipped_share, privacy_of
+
+HARDLY_EVER = 1e-3
+"""An arrival probability below which a device deserves a note."""
+
+MOST_NAMES = 5
+"""Devices that a note names."""
+
+
+def notes_on(comparison: Comparison) -> list[str]:
+    """Return what a reader of the results should know, one sentence each.
+
+    Example:
+        >>> from codedfl.experiment import load_config, run
+        >>> given = [("schemes", ["scfl"]), ("training.rounds", 5), ("learning_rate.scale", 0.5)]
+        >>> comparison = run(load_config(overrides=[*given, ("incentive.mechanism", "contract")]))
+        >>> notes_on(comparison)[0].split(",")[0]
+        'contract with a total reward of 100: 20 of 20 devices upload'
+    """
+    notes = []
+    for rare, titles in _rare_devices(comparison).items():
+        notes.append(
+            f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
+        )
+    notes += _incentive_notes(comparison) + _privacy_notes(comparison)
+    if any(result.choice for result in comparison.results):
+        chosen = ", ".join(f"{result.scheme.title} {result.scale:g}" for result in comparison.results)
+        notes.append(f"step sizes, in units of 1 / L, chosen on held-out training data: {chosen}.")
+    for result in comparison.results:
+        if result.message:
+            notes.append(f"{result.scheme.title} {result.message}.")
+        if result.choice and result.choice.at_edge and len(result.choice.trials) > 1:
+            notes.append(
+                f"{result.scheme.title} did best with the step size {result.scale:g} / L at the edge of learning_rate.grid:"
+                " a wider grid might do better."
+            )
+    return notes
+
+
+def _incentive_notes(comparison: Comparison) -> list[str]:
+    """Return what an incentive mechanism bought."""
+    incentive, code = comparison.config.incentive, comparison.setting.code
+    if incentive.mechanism == "none":
+        return []
+    noise = code.noise_variance[code.uploading]
+    return [
+        f"{incentive.mechanism} with a total reward of {incentive.total_reward:g}: {noise.size} of {code.uploading.size} devices"
+        f" upload, with noise variances from {noise.min():.4g} to {noise.max():.4g}, {noise.sum():.4g} in total."
+    ]
+
+
+def _privacy_notes(comparison: Comparison) -> list[str]:
+    """Return what clipping did and which worst-case guarantee it buys; nothing without clipping."""
+    code, delta = comparison.setting.code, comparison.config.privacy.delta
+    if code.clip_norm is None:
+        return []
+    notes = [
+        f"clipping to norm {code.clip_norm:g} weighted {clipped_share(comparison.setting):.0%} of the samples down."
+    ]
+    budgets = {result.scheme.title: privacy_of(result, delta) for result in comparison.results}
+    epsilons = [
+        f"{title} {', '.join(number(budget[name]) for name in ('epsilon_features', 'epsilon', 'epsilon_in_sum'))}"
+        for title, budget in budgets.items()
+        if budget["epsilon"] is not None
+    ]
+    if epsilons:
+        notes.append(
+            f"worst-case epsilon at delta = {delta:g} of the coded features, of features and labels, and of both if the server"
+            f" sees only the sum (training not covered): {'; '.join(epsilons)}."
+        )
+    return notes
+
+
+def _rare_devices(comparison: Comparison) -> dict[tuple[str, ...], list[str]]:
+    """Return which devices hardly ever arrive, and in which schemes."""
+    names = comparison.setting.federation.device_names
+    found: dict[tuple[str, ...], list[str]] = {}
+    for result in comparison.results:
+        plan = result.prepared.device
+        rare = tuple(names[i] for i in np.flatnonzero(plan.arrivals.probability < HARDLY_EVER))
+        if rare and plan.broadcasts:
+            found.setdefault(rare, []).append(result.scheme.title)
+    return found
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    rest = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")

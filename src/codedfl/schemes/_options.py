@@ -1,0 +1,20 @@
+"""Options that several schemes share, with the descriptions that configuration files show."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+Batch = Annotated[
+    int | Literal["adaptive"], Field(description="batch of every device, or adaptive: as much as the deadline allows")
+]
+DeviceWeight = Annotated[float, Field(description="share of the devices in the update; the paper has 1/2")]
+Deadline = Annotated[
+    Literal["fixed", "free"],
+    Field(description="fixed: the deadline T of the setting; free: the least that the load allocation allows"),
+]
+ParityNoise = Annotated[
+    bool,
+    Field(description="add noise to the parity data; without a make-up term the gradient gains sigma^2 W"),
+]
