@@ -60,7 +60,7 @@ def run(
             discard_empty_runs()
         raise
     if record_trace is not None:
-        from codedfl.experiment import record_trace as write_trace  # type: ignore[attr-defined, unused-ignore]
+        from codedfl.experiment import record_trace as write_trace
 
         write_trace(comparison, record_trace)
     if json_:

@@ -16,6 +16,7 @@ from codedfl.experiment._predictor import Predictor
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import rounds_of, run, sweep, tune
 from codedfl.experiment._summary import summarise
+from codedfl.experiment._traces import record_trace
 
 __all__ = [
     "Comparison",
@@ -30,6 +31,7 @@ __all__ = [
     "notes_on",
     "parse_config",
     "parse_override",
+    "record_trace",
     "rounds_of",
     "run",
     "summarise",

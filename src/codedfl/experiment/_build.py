@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,15 @@ from codedfl.data import (
 )
 from codedfl.errors import InputError
 from codedfl.fleet import (
-    Arrivals,
     Channel,
     Fleet,
     RoundTiming,
+    TraceArrivals,
     Workload,
     bandwidth_for_straggler_ratio,
     draw_fleet,
     read_fleet,
+    read_trace,
 )
 from codedfl.identity import identity
 from codedfl.incentive import (
@@ -40,6 +42,7 @@ from codedfl.incentive import (
     table_sensitivities,
 )
 from codedfl.parallel import Workers, available_cores
+from codedfl.schemes import SCHEMES
 from codedfl.streams import Streams
 from codedfl.training import Code, Setting
 from codedfl.typing import BoolArray, FloatArray
@@ -59,15 +62,13 @@ class Experiment:
         config: the configuration.
         setting: data, fleet, channel and code.
         feature_map: from raw inputs to features, kept so that a model can be used later.
+        traces: recorded arrivals that schemes replay, by scheme; the others have the channel model.
     """
 
     config: Config
     setting: Setting
     feature_map: FeatureMap
-
-    def trace(self, scheme: str) -> Arrivals | None:  # noqa: ARG002
-        """Return the recorded arrivals that a scheme replays; None for the channel model."""
-        return None
+    traces: Mapping[str, TraceArrivals] = field(default_factory=dict)
 
     def with_code_of(self, config: Config) -> Experiment:
         """Return the experiment of another configuration in the same family (see `family_key`): only its code is built anew."""
@@ -130,7 +131,8 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
         cohort=config.training.cohort or None,
         workers=Workers(config.training.workers or (available_cores() if large else 1)),
     )
-    return Experiment(config, setting, feature_map)
+    traces = _read_traces(config.fleet.trace, tuple(SCHEMES), federation.device_names)
+    return Experiment(config, setting, feature_map, traces)
 
 
 def _open(config: Config) -> tuple[Federation, FeatureMap]:
@@ -276,3 +278,29 @@ def _per_device(name: str, value: float | tuple[float, ...], devices: int) -> Fl
             )
         return np.array(value)
     return np.full(devices, float(value))
+
+
+def _read_traces(path: str, schemes: Sequence[str], names: Sequence[str]) -> dict[str, TraceArrivals]:
+    """Read the trace that each scheme replays.
+
+    Args:
+        path: a file for all schemes, or a folder with one per scheme; schemes without one keep the channel model.
+        schemes: their names.
+        names: the names of the devices.
+
+    Raises:
+        InputError: if there is no such file or folder, or a trace does not fit the devices.
+    """
+    if not path:
+        return {}
+    if Path(path).is_dir():
+        files = {scheme: Path(path) / f"{scheme}.csv" for scheme in schemes}
+        found = {scheme: read_trace(file, names) for scheme, file in files.items() if file.is_file()}
+        if not found:
+            raise InputError(
+                f"fleet.trace = {path!r} is a folder without a trace of any of the schemes {', '.join(schemes)}: give a "
+                "folder that a run has recorded, or a file."
+            )
+        return found
+    trace = read_trace(path, names)
+    return dict.fromkeys(schemes, trace)

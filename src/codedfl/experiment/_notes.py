@@ -25,7 +25,7 @@ def notes_on(comparison: Comparison) -> list[str]:
         >>> notes_on(comparison)[0].split(",")[0]
         'contract with a total reward of 100: 20 of 20 devices upload'
     """
-    notes = []
+    notes = list(comparison.remarks)
     for rare, titles in _rare_devices(comparison).items():
         notes.append(
             f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."

@@ -16,7 +16,7 @@ from codedfl.config import Config, load_config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._summary import plain, summarise
-from codedfl.files import write_atomically
+from codedfl.files import remove_leftovers, write_atomically
 from codedfl.native import backend
 from codedfl.training import StepSizeChoice, Trial, curves_to_csv
 
@@ -34,41 +34,42 @@ class RunFolder:
         config: the configuration that the folder holds.
     """
 
-    def __init__(self, path: Path, config: Config) -> None:
-        self.path, self.config = path, config
+    def __init__(self, path: Path | str, config: Config) -> None:
+        self.path, self.config = Path(path), config
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunFolder:
+    def create(cls, path: Path | str, config: Config) -> RunFolder:
         """Make a folder for a new run and write the configuration to it.
 
         Raises:
             InputError: if the folder holds anything already, so that no result is overwritten.
         """
+        path = Path(path)
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise InputError(
-                    f"{path} exists and is not empty: add --resume to go on with the run in it, or give another --out."
-                )
+                raise InputError(f"{path} exists and is not empty: resume the run in it, or give another folder.")
             folder = cls(path, config)
             folder._make_subfolders()
             write_atomically(path / "config.toml", to_toml(config))
         except OSError as error:
-            raise InputError(f"{path} cannot be written ({error.strerror}): give another --out.") from error
+            raise InputError(f"{path} cannot be written ({error.strerror}): give another folder.") from error
         return folder
 
     @classmethod
-    def reopen(cls, path: Path) -> RunFolder:
-        """Open the folder of an earlier run.
+    def reopen(cls, path: Path | str) -> RunFolder:
+        """Open the folder of an earlier run, and clear away what a killed process left half written.
 
         Raises:
             InputError: if it is not one.
         """
-        if not (path / "config.toml").is_file():
+        path = Path(path)
+        if not ((path / "config.toml").is_file() and (path / "checkpoints").is_dir()):
             raise InputError(
-                f"{path} holds no run to resume (no config.toml in it): give the folder of a run with --out."
+                f"{path} holds no run to resume (no config.toml or no checkpoints in it): give the folder of a run."
             )
         folder = cls(path, load_config(path / "config.toml"))
         try:
+            remove_leftovers(path)
             folder._make_subfolders()
         except OSError as error:
             raise InputError(f"{path} cannot be written ({error.strerror}): give it the permission.") from error

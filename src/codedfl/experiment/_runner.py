@@ -12,6 +12,7 @@ import numpy as np
 
 from codedfl.coding import CodedData
 from codedfl.config import Config
+from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._run_folder import RunFolder
@@ -230,8 +231,15 @@ class _Runner:
 
     def _job(self, scheme: Scheme, experiment: Experiment) -> _Job:
         """Plan a scheme's rounds: one that cannot run is refused here and not after others have trained for hours."""
-        plan = scheme.device.plan(experiment.setting, experiment.trace(scheme.name))
-        return _Job(scheme, experiment, plan, rounds_of(experiment.config, scheme, plan))
+        trace = experiment.traces.get(scheme.name)
+        plan = scheme.device.plan(experiment.setting, trace)
+        rounds = rounds_of(experiment.config, scheme, plan)
+        if trace is not None and plan.broadcasts and rounds > trace.rounds:
+            raise InputError(
+                f"fleet.trace has {trace.rounds} round(s) but {scheme.title} is to train for {rounds}: record more, or lower "
+                "training.total_time_s or training.rounds."
+            )
+        return _Job(scheme, experiment, plan, rounds)
 
     def compare(self) -> list[Comparison]:
         """Choose step sizes, train, and return one comparison per configuration."""
@@ -361,7 +369,7 @@ class _Runner:
         options, training = job.config.learning_rate, job.config.training
         self.progress.update(f"preparing the search for the step size of {job.scheme.title}")
         setting = validation_setting(job.experiment.setting, options.validation_fraction)
-        plan = job.scheme.device.plan(setting, job.experiment.trace(job.scheme.name))
+        plan = job.scheme.device.plan(setting, job.experiment.traces.get(job.scheme.name))
         prepared = uploads.prepare(job.scheme, setting, plan)
         rounds = rounds_of(job.config, job.scheme, plan)
         return Search(
@@ -409,6 +417,7 @@ def _run_identity(scheme: Scheme, experiment: Experiment) -> str:
         (
             scheme,
             scheme.depends_on(experiment.setting),
+            experiment.traces.get(scheme.name),
             config.training.model_copy(update={"server_batch": 0}),  # the setting has it, where it matters
             rate if rate.scale == "grid" else (rate.scale, rate.decay_rounds),
         )

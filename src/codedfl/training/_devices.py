@@ -111,6 +111,7 @@ class LocalSGDPlan:
     def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
         """Return ``tau`` steps on Bernoulli batches, scaled by ``l_i / b``."""
         features, labels = self.federation.device(device)
+        batch_size = min(batch_size, len(features))  # a trace may have been recorded where the device had more rows
         batches = sample_batches(
             self.streams, "batch", len(features), batch_size, self.local_steps, device=device, round=round
         )
