@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,6 +17,11 @@ from codedfl.plotting._canvas import to_png
 from tests.paper.made_up import made_up, points
 
 DRAWN = [name for name, figure in FIGURES.items() if figure.draw]
+
+
+def slow(names: list[str], *those: str) -> list[Any]:
+    """Mark the pictures that take more than two seconds."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in those else name for name in names]
 
 
 def drawn(name: str, scope: Scope) -> Figure:
@@ -38,7 +43,7 @@ def test_every_figure_is_drawn_and_no_table() -> None:
     assert set(FIGURES) - set(DRAWN) == {"table-lambda", "table-schemes", "overhead"}
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", slow(DRAWN, "limits", "fig-incentive"))
 def test_the_same_tables_give_the_same_png_and_svg(name: str) -> None:
     figures = [drawn(name, Scope(quick=True, seeds=(0, 1))) for _ in range(2)]
     (png, svg), again = ((to_png(figure), to_svg(figure)) for figure in figures)
@@ -47,7 +52,7 @@ def test_the_same_tables_give_the_same_png_and_svg(name: str) -> None:
     assert (png, svg) == again
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", slow(DRAWN, "limits"))
 def test_the_full_version_is_drawn_with_lines_that_can_be_told_apart(name: str) -> None:
     figure = drawn(name, Scope(seeds=(0, 1)))
     assert ElementTree.fromstring(to_svg(figure)).tag.endswith("svg")

@@ -133,6 +133,7 @@ def no_processes_left() -> Iterator[None]:
     get_reusable_executor().shutdown(wait=True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_processes_left")
 def test_two_processes_give_the_same_records(tmp_path: Path, expected: Outcomes) -> None:
     outcomes = Executor(Cache(tmp_path), processes=2).run(RUNS, TWO_SEEDS)

@@ -40,7 +40,7 @@ def small_configs() -> list[Config]:
     return [with_seed(run.config, 0) for run in runs]
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["quick", "full"])
+@pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.slow)], ids=["quick", "full"])
 def planned(request: pytest.FixtureRequest) -> tuple[dict[str, Config], list[Job]]:
     runs = all_runs(Scope(quick=request.param, seeds=(0, 1)))
     return runs, plan_jobs(TRAIN, runs)
