@@ -11,10 +11,21 @@ import pandas as pd
 import pytest
 
 from codedfl.experiment import Comparison, run
-from codedfl.plotting._curves import COLOURS, draw_curves
+from codedfl.plotting import COLOURS, Clock, draw_curves
 from codedfl.schemes import SCHEMES
 from codedfl.training import Evaluation, RunResult
 from tests.support import StopAfter, small_config
+
+
+def draw(comparison: Comparison, clock: Clock = "training") -> bytes:
+    evaluator = comparison.evaluator
+    return draw_curves(
+        comparison.results,
+        title=comparison.config.data.dataset,
+        metric=evaluator.metric,
+        reference=evaluator.reference,
+        clock=clock,
+    )
 
 
 def assert_picture(png: bytes) -> None:
@@ -39,29 +50,29 @@ def test_every_scheme_has_a_colour_of_its_own() -> None:
 
 
 def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison) -> None:
-    training, everything = draw_curves(comparison), draw_curves(comparison, "everything")
+    training, everything = draw(comparison), draw(comparison, "everything")
     assert_picture(training)
     assert_picture(everything)
     assert training != everything
-    assert draw_curves(comparison) == training
+    assert draw(comparison) == training
 
 
 def test_a_single_scheme(comparison: Comparison) -> None:
-    assert_picture(draw_curves(replace(comparison, results=comparison.results[-1:])))
+    assert_picture(draw(replace(comparison, results=comparison.results[-1:])))
 
 
 def test_schemes_that_diverged() -> None:
     diverged = run(small_config(learning_rate__scale=50, schemes=["scfl", "fedavg"]))
     assert {result.status for result in diverged.results} == {"diverged"}
-    assert_picture(draw_curves(diverged))
+    assert_picture(draw(diverged))
     overflowed = run(small_config(learning_rate__scale=1e30))
-    assert_picture(draw_curves(overflowed))
+    assert_picture(draw(overflowed))
 
 
 def test_a_run_that_was_stopped_before_its_first_evaluation() -> None:
     stopped = run(small_config(training__evaluations=1), callbacks=(StopAfter(2),))
     assert len(stopped["fedavg"].curve) == 1
-    assert_picture(draw_curves(stopped))
+    assert_picture(draw(stopped))
 
 
 @pytest.mark.parametrize("finite", [0, 1])
@@ -69,11 +80,11 @@ def test_scores_that_are_not_numbers(comparison: Comparison, finite: int) -> Non
     def spoil(curve: list[Evaluation]) -> list[Evaluation]:
         return curve[:finite] + [replace(point, score=math.nan) for point in curve[finite:]]
 
-    assert_picture(draw_curves(with_curves(comparison, spoil)))
+    assert_picture(draw(with_curves(comparison, spoil)))
 
 
 def test_scores_that_are_all_the_same(comparison: Comparison) -> None:
-    assert_picture(draw_curves(with_curves(comparison, lambda curve: [replace(point, score=0.5) for point in curve])))
+    assert_picture(draw(with_curves(comparison, lambda curve: [replace(point, score=0.5) for point in curve])))
 
 
 def test_a_regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +92,7 @@ def test_a_regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "y"])
     frame.to_csv(tmp_path / "own.csv", index=False)
-    assert_picture(draw_curves(run(small_config(data__dataset="own.csv", data__target=["y"]))))
+    assert_picture(draw(run(small_config(data__dataset="own.csv", data__target=["y"]))))
 
 
 def test_many_devices_and_a_title_with_dollars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,4 +100,4 @@ def test_many_devices_and_a_title_with_dollars(tmp_path: Path, monkeypatch: pyte
     rng = np.random.default_rng(0)
     pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "y"]).to_csv(tmp_path / "a$\\q$.csv", index=False)
     config = small_config(data__dataset="a$\\q$.csv", data__target=["y"], data__devices=200, schemes=["scfl"])
-    assert_picture(draw_curves(run(config)))
+    assert_picture(draw(run(config)))

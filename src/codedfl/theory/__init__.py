@@ -2,7 +2,7 @@
 
 `Round` holds what the law of a round depends on. `round_variance` is exact for one local step; `device_bound`, `server_bound`
 and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `limit_point` say where training ends;
-`mean_round_growth` and `stable_steps` say which step sizes are stable; `verify` checks the formulas by Monte Carlo.
+`verify` checks the formulas by Monte Carlo.
 """
 
 from codedfl.theory._bounds import GapBound, device_bound, gap_bound, server_bound
@@ -19,14 +19,6 @@ from codedfl.theory._limit import (
 from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
 from codedfl.theory._round import Round
 from codedfl.theory._simulation import SimulatedRuns, simulate_round, simulate_runs
-from codedfl.theory._stability import (
-    RoundParty,
-    StableSteps,
-    least_curvature,
-    mean_round_growth,
-    mean_square_step,
-    stable_steps,
-)
 from codedfl.theory._variance import RoundVariance, best_weight, round_variance
 from codedfl.theory._verification import Check, verify
 
@@ -38,10 +30,8 @@ __all__ = [
     "LimitPoint",
     "Reading",
     "Round",
-    "RoundParty",
     "RoundVariance",
     "SimulatedRuns",
-    "StableSteps",
     "accumulated_descent",
     "arrival_limit_point",
     "best_weight",
@@ -51,11 +41,8 @@ __all__ = [
     "device_drift",
     "gap_bound",
     "largest_residual",
-    "least_curvature",
     "limit_error",
     "limit_point",
-    "mean_round_growth",
-    "mean_square_step",
     "measure_constants",
     "noise_moment",
     "projection_moment",
@@ -65,6 +52,5 @@ __all__ = [
     "server_drift",
     "simulate_round",
     "simulate_runs",
-    "stable_steps",
     "verify",
 ]
