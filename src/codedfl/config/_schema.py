@@ -7,6 +7,7 @@ import re
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from codedfl._messages import no_such_key
@@ -32,7 +33,7 @@ Variance = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Auto = Literal["auto"]
 
-NOT_IN_RESULTS = {"enters_results": False}
+NOT_IN_RESULTS: JsonDict = {"enters_results": False}
 """Marks a field that says how or from where, and changes no result: `fingerprint` leaves it out."""
 
 
