@@ -62,7 +62,7 @@ def require_writable(option: str, path: Path) -> None:
         else:
             tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.").close()
     except OSError as error:
-        problem = error.strerror
+        problem = error.strerror or str(error)
     if problem:
         raise InputError(f"{option} = {path} cannot be written ({problem}): give another path.")
 

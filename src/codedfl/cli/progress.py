@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
@@ -68,7 +68,7 @@ class ProgressDisplay(Progress):
         self._end_stage()
         now = time.monotonic()
         if task not in self._bars:
-            added = self._display.add_task(task, total=total, completed=done, count="", note="", left="")
+            added = self._display.add_task(task, total=total, count="", note="", left="")
             self._bars[task] = _Bar(added, now, done, now)
         bar = self._bars[task]
         left = _time_left(now - bar.began_s, done - bar.done_before, total - done)
@@ -103,7 +103,7 @@ class ProgressDisplay(Progress):
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _changed(note: str) -> dict[str, str]:
+def _changed(note: str) -> dict[str, Any]:
     return {"note": note} if note else {}
 
 

@@ -41,8 +41,9 @@ def check_options(scheme: str, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name not in known:
             raise InputError(no_such_key(f"options.{scheme}.", name, known))
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not isinstance(value, bool | int | float | str) or (number and abs(value) > MAX_COUNT):
+        if not isinstance(value, bool | int | float | str) or (
+            isinstance(value, int | float) and abs(value) > MAX_COUNT
+        ):
             raise InputError(
                 f"options.{scheme}.{name} is not possible: it must be a string, true or false, or a number (at most {MAX_COUNT})."
             )
