@@ -92,7 +92,11 @@ class Workers:
     def __init__(self, count: int = 1) -> None:
         require_at_least("workers", count, 1)
         self.count = count
-        self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> ThreadPoolExecutor | None:
+        """Return a pool, which starts its threads when there is work for them."""
+        return ThreadPoolExecutor(self.count - 1) if self.count > 1 else None
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield ``function(item)`` in the order of ``items``, with at most two results a worker held in memory.
@@ -115,8 +119,10 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the threads; work that comes later starts new ones."""
         if self._pool is not None:
             self._pool.shutdown()
+            self._pool = self._new_pool()
 
 
 class _Task(Generic[Item, Result]):
