@@ -85,7 +85,7 @@ def largest(matrix: FloatArray) -> float:
 @pytest.mark.parametrize("case", CASES)
 def test_the_growth_is_the_largest_eigenvalue_of_the_mean_round(case: str) -> None:
     prepared = CASES[case]()
-    etas = np.array([1e-3, 0.1, 0.5, 1.0, 2.0, 5.0, 30.0]) / prepared.setting.gram.smoothness
+    etas = [scale / prepared.setting.gram.smoothness for scale in (1e-3, 0.1, 0.5, 1.0, 2.0, 5.0, 30.0)]
     growth = round_growth(prepared, etas, steps=DIMENSION)
     expected = [largest(operator(prepared, eta)) for eta in etas]
     assert growth is not None
@@ -96,7 +96,7 @@ def test_the_growth_is_the_largest_eigenvalue_of_the_mean_round(case: str) -> No
 @pytest.mark.parametrize("case", CASES)
 def test_fewer_steps_of_the_iteration_give_a_lower_bound(case: str) -> None:
     prepared = CASES[case]()
-    etas = np.array([0.5, 3.0]) / prepared.setting.gram.smoothness
+    etas = [scale / prepared.setting.gram.smoothness for scale in (0.5, 3.0)]
     exact = np.array([largest(operator(prepared, eta)) for eta in etas])
     for steps in range(1, DIMENSION + 3):
         growth = round_growth(prepared, etas, steps=steps)
