@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,8 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "TraceArrivals": trace,
     "LearningRate": lambda: LearningRate(0.1, 20.0),
     "Config": Config,
-    **{f"section {name}": lambda name=name: getattr(Config(), name) for name in Config.model_fields if name != "seed"},
-    **{f"scheme {name}": lambda name=name: make_scheme(name) for name in SCHEMES},
+    **{f"section {name}": partial(getattr, Config(), name) for name in Config.model_fields if name != "seed"},
+    **{f"scheme {name}": partial(make_scheme, name) for name in SCHEMES},
     "device plan of FedAvg": lambda: prepared(fedavg()).device,
     "device plan of CodedFedL": lambda: prepared(codedfedl(2)).device,
     "arrivals of CodedFedL": lambda: prepared(codedfedl(2)).device.arrivals,

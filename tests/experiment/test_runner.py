@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.experiment import Comparison, RunFolder, curves_csv, run
-from codedfl.training import Callback, RunProgress
+from codedfl.experiment import Comparison, RunFolder, build_experiment, curves_csv, run, sweep
+from codedfl.native import backend
+from codedfl.training import AllocatedGradient, Callback, Idle, LocalSGD, RunProgress, StepSizeChoice, Trial
 from tests.support import CLI_SMALL, Cli, StopAfter, assert_same_results, small_config
 
 
@@ -220,6 +222,82 @@ def test_a_total_time_shorter_than_a_round_is_refused() -> None:
         InputError, match=r"training.total_time_s = 0.5 is shorter than one round of fedavg \(1 s\): raise"
     ):
         run(small_config(training__rounds=0, training__total_time_s=0.5), callbacks=(NeverTrain(),))
+
+
+def test_a_run_is_a_sweep_of_one_configuration() -> None:
+    """Up to what rounding can do in float32 in 12 rounds of 5 steps, with sums over 30 features and at most 236 rows."""
+    limit = 12 * 5 * (30 + 236) * float(np.finfo(np.float32).eps)
+    for changes in ({}, {"learning_rate__scale": "grid", "learning_rate__grid": [0.2, 0.4, 1e4]}):
+        config = small_config(schemes=["fedavg", "scfl", "dp-cfl", "codedfedl"], **changes)
+        ours, (theirs,) = run(config), sweep([config])
+        assert ours.remarks == theirs.remarks == ()
+        for a, b in zip(ours.results, theirs.results, strict=True):
+            assert (a.scheme, a.scale, a.status, a.message) == (b.scheme, b.scale, b.status, b.message)
+            np.testing.assert_allclose(a.model, b.model, rtol=0, atol=limit * np.abs(b.model).max())
+            assert [point.round for point in a.curve] == [point.round for point in b.curve]
+            assert a.final.loss == pytest.approx(b.final.loss, rel=limit)
+            assert a.final.everything_charged_s == b.final.everything_charged_s
+
+
+@pytest.mark.parametrize("how", ["run", "sweep"])
+def test_the_work_of_the_devices_is_planned_once(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    planned: list[str] = []
+    for rule in (LocalSGD, Idle, AllocatedGradient):
+
+        def counting(self: Any, *args: Any, plan: Any = rule.plan, **options: Any) -> Any:
+            planned.append(type(self).__name__)
+            return plan(self, *args, **options)
+
+        monkeypatch.setattr(rule, "plan", counting)
+    config = small_config(schemes=["fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl"])
+    if how == "run":
+        run(config)
+    else:
+        sweep([config, config])
+    assert sorted(planned) == ["AllocatedGradient", "AllocatedGradient", "Idle", "LocalSGD", "LocalSGD"]
+
+
+def test_a_run_resumed_on_another_backend_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codedfl.training._checkpoint.backend", lambda: "abacus")
+    stopped = run_in(tmp_path / "parts", stop_after=15)
+    assert stopped.remarks == ()
+    monkeypatch.undo()
+    monkeypatch.setattr("codedfl.plotting._curves.draw_curves", lambda *_, **__: b"a picture")
+    resumed = run_in(tmp_path / "parts")
+    assert [remark.split(":")[0] for remark in resumed.remarks] == [
+        f"{title} was begun on the abacus backend and resumed on {backend()}" for title in ("FedAvg", "SCFL")
+    ]
+    assert all("differs in rounding" in remark for remark in resumed.remarks)
+    run_in(tmp_path / "same", stop_after=15)
+    assert run_in(tmp_path / "same").remarks == (), "on the same backend there is nothing to say"
+
+
+def test_the_threads_of_an_experiment_may_be_used_again() -> None:
+    experiment = build_experiment(small_config(training__workers=3))
+    before = threading.active_count()
+    first, second = (run(experiment.config, experiment=experiment) for _ in range(2))
+    assert curves_csv(first) == curves_csv(second)
+    assert threading.active_count() == before, "none is left"
+
+
+def test_a_chosen_step_that_diverges_all_the_same_is_given_up_for_a_smaller_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With the look ahead blinded, and a search too short to see what is coming."""
+    monkeypatch.setattr("codedfl.experiment._runner.unstable_steps", lambda *_: set())
+    grid = {
+        "learning_rate__scale": "grid",
+        "learning_rate__grid": [0.1, 0.4, 20.0],
+        "learning_rate__tuning_share": 0.01,
+    }
+    choice = StepSizeChoice(20.0, tuple(Trial(scale, scale, 0.1) for scale in (0.1, 0.4, 20.0)))
+    folder = RunFolder.create(tmp_path / "run", small_config(schemes=["fedavg"], training__rounds=40, **grid))
+    folder.keep_step_sizes({"fedavg": choice})
+    result = run(folder.config, folder=folder)["fedavg"]
+    assert (result.status, result.progress.back_offs) == ("completed", 1)
+    assert result.learning_rate.initial == pytest.approx(0.4 / result.prepared.setting.gram.smoothness)
+    assert "backed off to" in result.message
+    assert result.final.loss < result.curve[0].loss
 
 
 SLOW_SECOND_SCHEME = """

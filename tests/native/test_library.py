@@ -68,6 +68,7 @@ def test_builds_where_the_package_looks() -> None:
     assert build.LIBRARY == library.LIBRARY
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(build.find_compiler() is None, reason="there is no C compiler")
 def test_compiles(tmp_path: Path) -> None:
     assert build.compile_kernel(tmp_path / "kernel.so") is None
@@ -100,7 +101,7 @@ def load_hook(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-@pytest.mark.parametrize("compiler", ["/nonexistent", None])
+@pytest.mark.parametrize("compiler", ["/nonexistent", pytest.param(None, marks=pytest.mark.slow)])
 def test_the_build_hook_survives_a_missing_compiler(
     compiler: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
+from codedfl.files import write_npz
 from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.schemes import scfl
@@ -43,7 +44,7 @@ def edited(path: Path, *, seal: bool = True, **changes: Any) -> Path:
         name = name.replace("__", ".")
         assert name in arrays, name
         arrays[name] = np.asarray(value)
-    np.savez(path, **arrays, checksum=np.array(identity(arrays)) if seal else checksum)
+    write_npz(path, {**arrays, "checksum": np.array(identity(arrays)) if seal else checksum})
     return path
 
 
@@ -192,7 +193,7 @@ def test_a_state_with_a_field_missing_is_refused(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "c.npz", RESULT.progress, "abc")
     with np.load(tmp_path / "c.npz") as file:
         arrays = {name: np.asarray(file[name]) for name in file.files if name not in ("checksum", "state.step_sum")}
-    np.savez(tmp_path / "c.npz", **arrays, checksum=np.array(identity(arrays)))
+    write_npz(tmp_path / "c.npz", {**arrays, "checksum": np.array(identity(arrays))})
     assert "it holds no state.step_sum" in refused(tmp_path / "c.npz")
 
 

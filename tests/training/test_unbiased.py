@@ -28,7 +28,13 @@ def gradient(setting: Setting, model: FloatArray = W) -> FloatArray:
     return result
 
 
-def sample_updates(scheme: Scheme, setting: Setting, draws: int, step_size: float = 0.01) -> FloatArray:
+@pytest.fixture(params=[pytest.param(0.1, id="few"), pytest.param(1.0, id="all", marks=pytest.mark.slow)])
+def effort(request: pytest.FixtureRequest) -> float:
+    """The share of the draws that a test takes."""
+    return float(request.param)
+
+
+def sample_updates(scheme: Scheme, setting: Setting, draws: float, step_size: float = 0.01) -> FloatArray:
     """Draw the aggregated update over everything that is random: projection, noise, batches and arrivals.
 
     Draw k is round k, with coded data of its own.
@@ -37,68 +43,68 @@ def sample_updates(scheme: Scheme, setting: Setting, draws: int, step_size: floa
     assert scheme.server is not None
     plan = scheme.device.plan(setting)
     updates = []
-    for k in range(draws):
+    for k in range(round(draws)):
         coded, cost = scheme.upload.prepare(replace(setting, streams=Streams(1000 + k)), plan)
         prepared = scheme.prepared(setting, plan, coded, cost)
         updates.append(global_update(prepared, k, W, step_size))
     return np.array(updates)
 
 
-def assert_mean(samples: FloatArray, expected: FloatArray) -> None:
+def assert_mean(samples: FloatArray, expected: FloatArray, effort: float) -> None:
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     off = np.abs(samples.mean(axis=0) - expected) / error
     assert off.max() < SIGMAS, f"off by {off.max():.1f} standard errors"
-    # The check has power: it can tell the update from one that is 10% too large or too small somewhere.
-    assert np.max(0.1 * np.abs(expected) / error) > 1.0
+    # The check has power: with all draws it can tell the update from one that is 10% too large or too small somewhere.
+    assert np.max(0.1 / np.sqrt(effort) * np.abs(expected) / error) > 1.0
 
 
 @pytest.mark.parametrize("encoder", ["direct", "gram"])
 @pytest.mark.parametrize("scheme", [scfl(), scfl(batch=4)], ids=["adaptive", "fixed"])
-def test_scfl_is_unbiased_for_one_step(scheme: Scheme, encoder: str) -> None:
+def test_scfl_is_unbiased_for_one_step(scheme: Scheme, encoder: str, effort: float) -> None:
     setting = make_setting(local_steps=1, encoder=encoder, noise_variance=(0.1, 0.0, 0.4, 0.2))
     probability = scheme.device.plan(setting).arrivals.probability
     assert probability.min() < 0.7 < probability.max(), "the problem must have stragglers of different kinds"
-    assert_mean(sample_updates(scheme, setting, 2500), gradient(setting))
+    assert_mean(sample_updates(scheme, setting, effort * 2500), gradient(setting), effort)
 
 
-def test_scfl_is_unbiased_with_devices_that_upload_nothing() -> None:
+def test_scfl_is_unbiased_with_devices_that_upload_nothing(effort: float) -> None:
     setting = make_setting(local_steps=1, noise_variance=(0.1, 0.5, 0.4, 0.2))
     code = replace(setting.code, participants=np.array([True, False, True, False]))
-    assert_mean(sample_updates(scfl(batch=4), replace(setting, code=code), 2500), gradient(setting))
+    assert_mean(sample_updates(scfl(batch=4), replace(setting, code=code), effort * 2500), gradient(setting), effort)
 
 
 @pytest.mark.parametrize("scheme", [scfl(), codedfedl(mini_batches=2)], ids=["scfl", "codedfedl"])
-def test_a_cohort_of_the_devices_is_unbiased_for_all_of_them(scheme: Scheme) -> None:
+def test_a_cohort_of_the_devices_is_unbiased_for_all_of_them(scheme: Scheme, effort: float) -> None:
     setting = make_setting(make_federation((14, 20, 16, 9)), local_steps=1, cohort=2)
-    assert_mean(sample_updates(scheme, setting, 6000), gradient(setting))
+    assert_mean(sample_updates(scheme, setting, effort * 6000), gradient(setting), effort)
 
 
-def test_label_noise_adds_no_bias() -> None:
+def test_label_noise_adds_no_bias(effort: float) -> None:
     setting = make_setting(local_steps=1, label_noise_variance=0.5)
-    assert_mean(sample_updates(scfl(), setting, 2500), gradient(setting))
+    assert_mean(sample_updates(scfl(), setting, effort * 2500), gradient(setting), effort)
 
 
-def test_without_make_up_the_noise_biases_the_update() -> None:
+def test_without_make_up_the_noise_biases_the_update(effort: float) -> None:
     """DP-CFL's gradient gains sigma^2 W, half of it in an aggregation with weight 1/2."""
     setting = make_setting(local_steps=1, noise_variance=(0.1, 0.0, 0.4, 0.2))
     scheme = replace(scfl(), server=CodedSGD(make_up=False))
-    assert_mean(sample_updates(scheme, setting, 2500), gradient(setting) + 0.5 * 0.7 * W)
+    assert_mean(sample_updates(scheme, setting, effort * 2500), gradient(setting) + 0.5 * 0.7 * W, effort)
 
 
 @pytest.mark.parametrize(
     "scheme", [codedfedl(mini_batches=3), cfl_fb(), codedfedl(mini_batches=2, deadline="free")], ids=["3", "1", "free"]
 )
-def test_codedfedl_is_unbiased_over_projection_and_arrivals(scheme: Scheme) -> None:
+def test_codedfedl_is_unbiased_over_projection_and_arrivals(scheme: Scheme, effort: float) -> None:
     setting = make_setting(make_federation((14, 20, 16, 9)), local_steps=1)
     probability = scheme.device.plan(setting).arrivals.probability
     assert probability.min() < 0.95, "the problem must have stragglers"
-    assert_mean(sample_updates(scheme, setting, 2500), gradient(setting))
+    assert_mean(sample_updates(scheme, setting, effort * 2500), gradient(setting), effort)
 
 
-def test_codedfedl_under_noise_gains_the_noise_of_one_mini_batch_times_their_number() -> None:
+def test_codedfedl_under_noise_gains_the_noise_of_one_mini_batch_times_their_number(effort: float) -> None:
     setting = make_setting(make_federation((14, 20, 16, 9)), local_steps=1, noise_variance=0.2)
     expected = gradient(setting) + 3 * (4 * 0.2) * W
-    assert_mean(sample_updates(codedfedl(mini_batches=3, noise=True), setting, 2500), expected)
+    assert_mean(sample_updates(codedfedl(mini_batches=3, noise=True), setting, effort * 2500), expected, effort)
 
 
 def drift(setting: Setting, step_size: float) -> FloatArray:
@@ -130,10 +136,10 @@ def test_two_full_batch_steps_drift_exactly_as_derived() -> None:
     np.testing.assert_allclose(update, virtual_update(setting, 0.05) + drift(setting, 0.05), rtol=1e-10)
 
 
-def test_two_steps_with_batches_and_stragglers_drift_as_derived_on_average() -> None:
+def test_two_steps_with_batches_and_stragglers_drift_as_derived_on_average(effort: float) -> None:
     setting = make_setting(local_steps=2)
-    samples = sample_updates(scfl(batch=4, device_weight=1.0), setting, 4000, step_size=0.05)
-    assert_mean(samples, virtual_update(setting, 0.05) + drift(setting, 0.05))
+    samples = sample_updates(scfl(batch=4, device_weight=1.0), setting, effort * 4000, step_size=0.05)
+    assert_mean(samples, virtual_update(setting, 0.05) + drift(setting, 0.05), effort)
     error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
     off = np.abs(samples.mean(axis=0) - virtual_update(setting, 0.05)) / error
-    assert off.max() > SIGMAS, "the drift must be large enough to be seen"
+    assert off.max() > SIGMAS * np.sqrt(effort), "the drift must be large enough to be seen"
