@@ -1,15 +1,16 @@
-"""Schemes with a state of their own are small, and touch neither the loop nor the checkpoint."""
+"""Schemes with a state of their own: each is a few lines that touch neither the loop nor the checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from codedfl.coding import Rows, compute_gram
 from codedfl.schemes import fedavg, scfl
 from codedfl.training import (
     Callback,
@@ -18,6 +19,7 @@ from codedfl.training import (
     Round,
     Run,
     RunProgress,
+    RunResult,
     Scheme,
     SchemeState,
     Setting,
@@ -25,10 +27,11 @@ from codedfl.training import (
     load_checkpoint,
     train_together,
 )
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, IntArray
 from tests.problems import make_federation, make_setting
 
-ROUNDS, RATE = 12, LearningRate(0.01)
+ROUNDS = 12
+RATE = LearningRate(0.003)
 
 
 @dataclass(frozen=True)
@@ -38,139 +41,181 @@ class MomentumState(SchemeState):
 
 @dataclass(frozen=True)
 class Momentum(Scheme):
-    """Heavy ball at the server."""
+    """Server momentum: ``v <- beta v + g``, ``W <- W - eta v``."""
+
+    beta: float = 0.9
 
     def init(self, setting: Setting, model: FloatArray) -> MomentumState:
         return MomentumState(**vars(super().init(setting, model)), velocity=np.zeros_like(model))
 
     def apply(self, state: MomentumState, round: Round) -> tuple[MomentumState, Mapping[str, float]]:
-        velocity = state.model.dtype.type(0.9) * state.velocity + self.aggregation.combine(round, state.model)
+        velocity = self.beta * state.velocity + self.aggregation.combine(round, state.model)
         moved = replace(self.moved(state, velocity, round.step_size), velocity=velocity)
-        return moved, {"speed": float(np.linalg.norm(velocity))}
+        return moved, {"velocity": float(np.linalg.norm(velocity))}
 
 
 @dataclass(frozen=True)
-class AdagradState(SchemeState):
-    squares: FloatArray
+class PreconditionedState(SchemeState):
+    inverse_hessian: FloatArray
 
 
 @dataclass(frozen=True)
-class Adagrad(Scheme):
-    """A diagonal preconditioner."""
+class Preconditioned(Scheme):
+    """Newton-like steps: ``W <- W - eta L (H + mu)^-1 g``."""
 
-    def init(self, setting: Setting, model: FloatArray) -> AdagradState:
-        return AdagradState(**vars(super().init(setting, model)), squares=np.zeros(model.shape))
+    def init(self, setting: Setting, model: FloatArray) -> PreconditionedState:
+        federation = setting.federation
+        gram = compute_gram([Rows(federation.features, federation.labels)])
+        damped = gram.features / gram.smoothness + 0.1 * np.eye(len(model))
+        return PreconditionedState(**vars(super().init(setting, model)), inverse_hessian=np.linalg.inv(damped))
 
-    def apply(self, state: AdagradState, round: Round) -> tuple[AdagradState, Mapping[str, float]]:
-        update = self.aggregation.combine(round, state.model)
-        squares = state.squares + update**2.0
-        scaled = (update / np.sqrt(1.0 + squares)).astype(state.model.dtype)
-        return replace(self.moved(state, scaled, round.step_size), squares=squares), {}
-
-
-@dataclass(frozen=True)
-class VariateState(SchemeState):
-    latest: FloatArray
-    seen: FloatArray
+    def apply(self, state: PreconditionedState, round: Round) -> tuple[PreconditionedState, Mapping[str, float]]:
+        update = state.inverse_hessian @ self.aggregation.combine(round, state.model)
+        return self.moved(state, update.astype(state.model.dtype), round.step_size), {}
 
 
 @dataclass(frozen=True)
-class Variates(Scheme):
-    """The last update of each device stands in for it while it is missing."""
+class ControlState(SchemeState):
+    variates: FloatArray
 
-    def init(self, setting: Setting, model: FloatArray) -> VariateState:
-        devices = setting.federation.devices
-        plain = super().init(setting, model)
-        return VariateState(
-            **vars(plain), latest=np.zeros((devices, *model.shape), model.dtype), seen=np.zeros(devices)
-        )
 
-    def apply(self, state: VariateState, round: Round) -> tuple[VariateState, Mapping[str, float]]:
-        latest, seen = state.latest.copy(), state.seen.copy()
+@dataclass(frozen=True)
+class ControlVariates(Scheme):
+    """The last update of every device stands in for the devices that are missing (MIFA)."""
+
+    def init(self, setting: Setting, model: FloatArray) -> ControlState:
+        variates = np.zeros((setting.federation.devices, *model.shape), model.dtype)
+        return ControlState(**vars(super().init(setting, model)), variates=variates)
+
+    def apply(self, state: ControlState, round: Round) -> tuple[ControlState, Mapping[str, float]]:
+        variates = state.variates.copy()
         for device, update in round.updates:
-            latest[device] = update
-            seen[device] += 1
-        moved = self.moved(state, latest.sum(axis=0), round.step_size)
-        return replace(moved, latest=latest, seen=seen), {"never seen": float(np.sum(seen == 0))}
+            variates[device] = update
+        return replace(self.moved(state, variates.sum(axis=0), round.step_size), variates=variates), {}
 
 
 @dataclass(frozen=True)
-class OnlineState(SchemeState):
-    arrived: FloatArray
-    rounds: int
+class ArrivalState(SchemeState):
+    asked: IntArray
+    arrived: IntArray
 
 
 @dataclass(frozen=True)
-class Online(Scheme):
-    """Arrival probabilities are estimated from who has arrived so far."""
+class EstimatedArrivals(Scheme):
+    """Weights ``1 / p_i`` with ``p_i`` estimated online by the mean of a Beta(1, 1) posterior."""
 
-    def init(self, setting: Setting, model: FloatArray) -> OnlineState:
-        return OnlineState(**vars(super().init(setting, model)), arrived=np.zeros(setting.federation.devices), rounds=0)
+    def init(self, setting: Setting, model: FloatArray) -> ArrivalState:
+        none = np.zeros(setting.federation.devices, np.int64)
+        return ArrivalState(**vars(super().init(setting, model)), asked=none, arrived=none)
 
-    def apply(self, state: OnlineState, round: Round) -> tuple[OnlineState, Mapping[str, float]]:
-        arrived, rounds = state.arrived + round.attendance.arrived, state.rounds + 1
-        estimated = replace(round, arrival_probability=(arrived + 1) / (rounds + 2))
-        update = self.aggregation.combine(estimated, state.model)
-        return replace(self.moved(state, update, round.step_size), arrived=arrived, rounds=rounds), {}
+    def apply(self, state: ArrivalState, round: Round) -> tuple[ArrivalState, Mapping[str, float]]:
+        asked, arrived = state.asked + 1, state.arrived + round.attendance.arrived
+        estimate = (arrived + 1) / (asked + 2)
+        update = self.aggregation.combine(replace(round, arrival_probability=estimate), state.model)
+        worst = float(np.abs(estimate - round.arrival_probability).max())
+        return replace(self.moved(state, update, round.step_size), asked=asked, arrived=arrived), {"worst": worst}
 
 
-SCHEMES: dict[str, Scheme] = {
-    "momentum": Momentum(**vars(fedavg())),
-    "adagrad": Adagrad(**vars(scfl())),
-    "variates": Variates(**vars(fedavg())),
-    "online": Online(**vars(scfl())),
+def with_state(kind: type[Scheme], base: Scheme) -> Scheme:
+    return kind(**{item.name: getattr(base, item.name) for item in fields(Scheme)})
+
+
+SCHEMES = {
+    "momentum": with_state(Momentum, fedavg()),
+    "preconditioned": with_state(Preconditioned, scfl()),
+    "control-variates": with_state(ControlVariates, fedavg()),
+    "estimated-arrivals": with_state(EstimatedArrivals, scfl()),
 }
-pytestmark = pytest.mark.parametrize("name", SCHEMES)
 
 
-class StopAt(Callback):
+class KilledError(BaseException):
+    """Nothing in the loop catches this."""
+
+
+class KillAt(Callback):
+    def __init__(self, round: int) -> None:
+        self.round = round
+
     def on_round(self, progress: RunProgress) -> None:
-        if progress.state.round == 7:
-            raise StopTraining("killed")
+        if progress.state.round == self.round:
+            raise KilledError
 
 
-def fresh(name: str, dtype: Any = np.float64) -> Run:
-    setting = make_setting(make_federation((20, 30, 25, 9), dtype=dtype))
-    return Run(SCHEMES[name].prepare(setting), RATE, ROUNDS, evaluate_every=5)
+def setting() -> Setting:
+    return make_setting(make_federation((40, 60, 50, 33), 12, 3, dtype=np.float32), coded_samples=60)
 
 
-def test_it_trains_otherwise_than_the_scheme_it_extends(name: str) -> None:
-    (result,) = train_together([fresh(name)])
+def run_of(scheme: Scheme, **options: Any) -> Run:
+    return Run(scheme.prepare(setting()), RATE, ROUNDS, evaluate_every=5, **options)
+
+
+def assert_same_bits(ours: RunResult, theirs: RunResult) -> None:
+    for item in fields(theirs.progress.state):  # type: ignore[arg-type]
+        a, b = (getattr(result.progress.state, item.name) for result in (ours, theirs))
+        assert type(a) is type(b)
+        assert np.array_equal(a, b), item.name
+    assert ours.curve == theirs.curve
+    assert ours.progress.ledger.bytes_up == theirs.progress.ledger.bytes_up
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_it_trains(name: str) -> None:
+    [result] = train_together([run_of(SCHEMES[name])])
     assert result.status == "completed"
     assert result.final.loss < result.curve[0].loss
-    run = fresh(name)
-    base = replace(run.prepared, scheme=Scheme(**vars(SCHEMES[name])))
-    (plain,) = train_together([Run(base, RATE, ROUNDS, evaluate_every=5)])
-    assert not np.allclose(plain.last_model, result.last_model)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_killed_and_resumed_it_ends_as_undisturbed(name: str, dtype: Any, tmp_path: Path) -> None:
-    (whole,) = train_together([fresh(name, dtype)])
-    stopping = replace(fresh(name, dtype), callbacks=[Checkpoint(tmp_path / "c.npz", "same", 0.0), StopAt()])
-    assert train_together([stopping])[0].status == "interrupted"
-    run = fresh(name, dtype)
-    run.progress, _ = load_checkpoint(tmp_path / "c.npz", run, "same")
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_killed_run_resumes_and_equals_an_undisturbed_one(name: str, tmp_path: Path) -> None:
+    [undisturbed] = train_together([run_of(SCHEMES[name])])
+    path = tmp_path / "checkpoint.npz"
+    with pytest.raises(KilledError):
+        train_together([run_of(SCHEMES[name], callbacks=[Checkpoint(path, "same", every_s=0.0), KillAt(7)])])
+    run = run_of(SCHEMES[name])
+    run.progress, _ = load_checkpoint(path, run, "same")
     assert run.round == 7
-    (resumed,) = train_together([run])
-    assert [astuple(point) for point in resumed.curve] == [astuple(point) for point in whole.curve]
-    assert type(resumed.progress.state) is type(whole.progress.state)
-    for item in fields(whole.progress.state):  # type: ignore[arg-type]
-        ours, theirs = (getattr(result.progress.state, item.name) for result in (resumed, whole))
-        assert type(ours) is type(theirs)
-        assert np.array_equal(ours, theirs), item.name
+    assert_same_bits(train_together([run])[0], undisturbed)
 
 
-def test_in_lock_step_with_others_it_ends_as_alone(name: str) -> None:
-    (alone,) = train_together([fresh(name)])
-    run = fresh(name)
-    others = [Run(scheme.prepare(run.prepared.setting), RATE, ROUNDS) for scheme in (fedavg(), *SCHEMES.values())]
-    together = train_together([others[0], run, *others[1:]])[1]
-    np.testing.assert_allclose(together.last_model, alone.last_model, rtol=1e-9, atol=1e-12)
-    assert together.final.bytes_up == alone.final.bytes_up
+@pytest.mark.parametrize("name", SCHEMES)
+def test_in_lock_step_with_another_scheme_it_is_what_it_is_alone(name: str) -> None:
+    [alone] = train_together([run_of(SCHEMES[name])])
+    shared = setting()
+    runs = [Run(scheme.prepare(shared), RATE, ROUNDS, evaluate_every=5) for scheme in (scfl(), SCHEMES[name], fedavg())]
+    assert len({run.device_identity for run in runs}) == 1
+    _, together, _ = train_together(runs)
+    # A wider product adds at most 60 + 12 terms in another order, in 12 rounds of 2 steps.
+    limit = ROUNDS * 2 * (60 + 12) * float(np.finfo(np.float32).eps)
+    np.testing.assert_allclose(together.model, alone.model, rtol=0, atol=limit * np.abs(alone.model).max())
 
 
-def test_what_it_finds_worth_watching_is_at_hand(name: str) -> None:
-    run = fresh(name)
+def test_diagnostics_reach_callbacks() -> None:
+    run = run_of(SCHEMES["estimated-arrivals"])
     train_together([run])
-    assert set(run.diagnostics) == {"momentum": {"speed"}, "variates": {"never seen"}}.get(name, set())
+    assert 0 <= run.diagnostics["worst"] < 0.5
+
+
+def test_momentum_is_the_recursion_that_it_says() -> None:
+    """With full batches and devices that always arrive, against the recursion on the exact gradient."""
+    federation = make_federation((5, 6), 3, 2)
+    prepared = SCHEMES["momentum"].prepare(make_setting(federation, power_dbm=200.0, deadline_s=1e6, local_steps=1))
+    [result] = train_together([Run(prepared, RATE, 4)])
+    X, Y = federation.features, federation.labels
+    W = velocity = np.zeros((3, 2))
+    for _ in range(4):
+        velocity = 0.9 * velocity + X.T @ (X @ W - Y)
+        W = W - 0.003 * velocity
+    np.testing.assert_allclose(result.last_model, W, rtol=1e-12)
+
+
+def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.npz"
+
+    class Stop(Callback):
+        def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
+            raise StopTraining("enough")
+
+    train_together([run_of(SCHEMES["momentum"], callbacks=[Checkpoint(path, "same"), Stop()])])
+    for name in ("control-variates", "estimated-arrivals"):
+        with pytest.raises(ValueError, match="is not a usable checkpoint"):
+            load_checkpoint(path, run_of(SCHEMES[name]), "same")
