@@ -21,6 +21,7 @@ def measured(script: str, *options: str) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 def test_rounds(tmp_path: Path) -> None:
     result = measured("rounds.py", "--out", str(tmp_path / "rounds.json"))
     assert list(result)[:4] == ["ours", "numpy", "ratio", "fraction_of_limit"]
@@ -36,24 +37,28 @@ def test_rounds(tmp_path: Path) -> None:
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_encoding() -> None:
     result = measured("encoding.py")
     assert {row["encoder"] for row in result["rows"]} == {"direct", "gram", "whole"}
     assert result["direct_over_gram"] > 0
 
 
+@pytest.mark.slow
 def test_scaling() -> None:
     result = measured("scaling.py")
     assert {row["varied"] for row in result["rows"]} == {"devices", "cohort", "dimension", "coded_samples"}
     assert all(row["milliseconds_a_round"] > 0 for row in result["rows"])
 
 
+@pytest.mark.slow
 def test_contract_speed_prints_one_json_object() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "contract_speed.py"), "--quick", "--json"]
     output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     assert [row["devices"] for row in json.loads(output)["contract"]] == [1000, 10_000]
 
 
+@pytest.mark.slow
 def test_sweep_prints_and_writes_one_json_object(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "sweep.py"), "--quick", "--json", "--out", str(tmp_path / "a")]
     small = ["--noise-levels", "2", "--repeats", "1", "--dimension", "50"]

@@ -12,7 +12,7 @@ import pytest
 
 from codedfl._version import __version__
 from codedfl.cli import main
-from codedfl.experiment import Config, Predictor, RunFolder, load_config
+from codedfl.experiment import Config, Predictor, load_config
 from codedfl.schemes import SCHEMES
 from codedfl.training import StopOnInterrupt
 from tests.support import CLI_SMALL, Cli, CliResult, folder_contents, small_config, without_wall_times
@@ -114,11 +114,11 @@ def test_the_tables_fit_eighty_columns(cli: Cli) -> None:
 def test_every_shortcut_reaches_the_configuration(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Config] = []
 
-    def stop(self: RunFolder) -> str:
-        seen.append(self.config)
+    def stop(config: Config, **_: object) -> None:
+        seen.append(config)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(RunFolder, "fingerprint", property(stop))
+    monkeypatch.setattr("codedfl.experiment.run", stop)
     Path("given.toml").write_text("seed = 1\n[training]\nlocal_steps = 9\ndeadline_s = 2.0\n")
     shortcuts = (
         *("--scheme", "scfl", "--scheme", "dp-cfl", "--dataset", "digits", "--devices", "7", "--total-time", "33.5"),

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from codedfl.cli.progress import ProgressDisplay
 from codedfl.paper import FIGURES, QUIRKS
 from codedfl.paper._fig_coded_samples import CODED_SAMPLES
 from codedfl.paper._fig_stragglers import TRAINING_TIME_S
@@ -157,58 +154,3 @@ def test_a_spoilt_file_of_the_cache_is_computed_again_with_a_note(cli: Cli) -> N
     assert f"{spoilt} is not JSON: computing it again." in again.err
     assert json.loads(spoilt.read_text())["key"] == spoilt.stem
     assert results("here") == results("first")
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that is set by hand."""
-    now = [0.0]
-    monkeypatch.setattr("codedfl.cli.paper_progress.time.monotonic", lambda: now[0])
-    return now
-
-
-def test_progress_is_a_line_for_each_job_where_there_is_no_terminal(
-    capsys: pytest.CaptureFixture[str], clock: list[float]
-) -> None:
-    with ProgressDisplay(Console(width=80)) as progress:
-        progress.say("choosing step sizes: 2 of 5 runs to do")
-        clock[0] = 60.0
-        progress.update("paper", 2.0, 10.0, "tune 2 on digits, seed 0")
-        clock[0] = 300.0
-        progress.update("paper", 10.0, 10.0, "train 2 on digits, seed 0")
-        clock[0] = 360.0
-        progress.update("paper", 12.0, 14.0, "train 1 on digits, seed 1")
-    assert capsys.readouterr().out.splitlines() == [
-        "choosing step sizes: 2 of 5 runs to do",
-        "tune 2 on digits, seed 0 done, 20% of all, 0:04:00 left",
-        "train 2 on digits, seed 0 done, 100% of all, 0:00:00 left",
-        "train 1 on digits, seed 1 done, 86% of all, 0:01:00 left",
-    ]
-
-
-def test_quiet_progress_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressDisplay(Console(width=80), verbose=False) as progress:
-        progress.say("choosing step sizes: 5 of 5 runs to do")
-        progress.update("paper", 4.0, 4.0, "tune 1 on digits, seed 0")
-    assert capsys.readouterr().out == ""
-
-
-def test_a_terminal_gets_one_bar_for_the_whole(clock: list[float]) -> None:
-    log = io.StringIO()
-    console = Console(width=120, force_terminal=True, file=log)
-    with ProgressDisplay(console) as progress:
-        for stage in range(4):
-            progress.say(f"stage [{stage}]: 5 of 5 runs to do")
-            clock[0] += 90.0
-            progress.update("paper", 4.0 * (stage + 1), 16.0, "a job [with brackets]")
-            progress.progress.refresh()
-    words = ("stage [0]", "stage [3]", "paper", "a job [with brackets]")
-    for word in (*words, "25%", "50%", "75%", "100%", "0:04:30 left", "0:01:30 left", "0:00:00 left"):
-        assert word in log.getvalue()
-
-
-def test_where_all_is_known_there_is_no_bar() -> None:
-    log = io.StringIO()
-    with ProgressDisplay(Console(width=120, force_terminal=True, file=log)) as progress:
-        progress.say("training: 0 of 5 runs to do")
-    assert "%" not in log.getvalue()

@@ -201,7 +201,10 @@ def test_no_number_may_be_nan_infinite_or_gigantic(place: str, value: float) -> 
 
 
 NUMBERS = [
-    place for place in PLACES if isinstance(getattr(SECTIONS.get(place[0]), place[-1], None), float | int | tuple)
+    place
+    for place in PLACES
+    if isinstance(value := getattr(SECTIONS.get(place[0]), place[-1], None), float | int | tuple)
+    and not isinstance(value, bool)
 ]
 
 

@@ -34,14 +34,16 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     before = folder_contents(tmp_path)
     for name in ("full", "file"):
-        with pytest.raises(InputError, match=r"exists and is not empty: add --resume .* or give another --out\.$"):
+        with pytest.raises(
+            InputError, match=r"exists and is not empty: resume the run in it, or give another folder\.$"
+        ):
             RunFolder.create(tmp_path / name, Config())
     assert folder_contents(tmp_path) == before
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InputError, match=r"cannot be written \(.*\): give another --out\.$"):
+    with pytest.raises(InputError, match=r"cannot be written \(.*\): give another folder\.$"):
         RunFolder.create(tmp_path / "file/below", Config())
     with pytest.raises(InputError, match="cannot be written"):
         RunFolder.create(tmp_path / ("x" * 300), Config())
@@ -50,7 +52,8 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_only_a_run_can_be_reopened(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(
-            InputError, match=r"holds no run to resume \(no config.toml in it\): give the folder of a run"
+            InputError,
+            match=r"holds no run to resume \(no config.toml or no checkpoints in it\): give the folder of a run",
         ):
             RunFolder.reopen(path)
     assert not (tmp_path / "nowhere").exists()
@@ -58,9 +61,9 @@ def test_only_a_run_can_be_reopened(tmp_path: Path) -> None:
 
 def test_reopening_makes_deleted_subfolders_again(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", Config())
-    (folder.path / "checkpoints").rmdir()
+    (folder.path / "curves").rmdir()
     RunFolder.reopen(folder.path)
-    assert (folder.path / "checkpoints").is_dir()
+    assert (folder.path / "curves").is_dir()
 
 
 def test_an_unused_folder_is_discarded_and_a_used_one_is_not(tmp_path: Path) -> None:

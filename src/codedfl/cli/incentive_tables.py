@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.tables import new_table
-from codedfl.experiment._summary import plain
+from codedfl.experiment import plain
 from codedfl.incentive import Contract, StackelbergOutcome
 
 MOST_DEVICES = 60

@@ -38,7 +38,7 @@ def privacy(
 ) -> None:
     """Budget of a coded upload without data: give three of --coded-samples, --noise-variance, --epsilon, --delta."""
     from codedfl.cli.privacy_tables import budget_table
-    from codedfl.experiment._summary import plain
+    from codedfl.experiment import plain
     from codedfl.privacy import PrivacyAccountant
 
     accountant = PrivacyAccountant(
@@ -76,7 +76,7 @@ def audit(
     from codedfl.cli.privacy_tables import print_audit
     from codedfl.cli.progress import ProgressDisplay
     from codedfl.errors import InputError
-    from codedfl.experiment._audit import run_audit, write_audit
+    from codedfl.experiment import run_audit, write_audit
 
     if not 0 <= known_ratio < 1:
         raise InputError(f"--known-ratio = {known_ratio} must be zero or more and less than 1.")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from codedfl._messages import number
 from codedfl.cli.tables import new_table
-from codedfl.experiment._audit import Audit
+from codedfl.experiment import Audit
 from codedfl.privacy import DeviceAudit, PrivacyAccountant
 
 MOST_DEVICES = 40

@@ -12,11 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.data import DatasetStatus, DeviceSummary
-from codedfl.experiment import Comparison, notes_on
-from codedfl.experiment._privacy_summary import privacy_of
-from codedfl.experiment._summary import SHARES, time_to_share
-from codedfl.schemes import SCHEMES, make_scheme
-from codedfl.schemes._table import COLUMNS, describe
+from codedfl.experiment import SHARES, Comparison, notes_on, privacy_of, time_to_share
+from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
 from codedfl.training import RunResult
 
 MOST_DEVICES = 40

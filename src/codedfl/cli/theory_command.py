@@ -41,8 +41,7 @@ def theory(
     from codedfl.cli.outputs import results_folder
     from codedfl.cli.progress import ProgressDisplay
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
-    from codedfl.experiment._theory import run_theory
-    from codedfl.experiment._theory_files import write_theory
+    from codedfl.experiment import run_theory, write_theory
     from codedfl.training import StopOnInterrupt
 
     if check:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.tables import new_table
-from codedfl.experiment._theory import TheoryReport
+from codedfl.experiment import TheoryReport
 from codedfl.theory import Check
 
 

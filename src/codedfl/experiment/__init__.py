@@ -9,21 +9,28 @@ Example:
 """
 
 from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
+from codedfl.experiment._audit import Audit, run_audit, write_audit
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._notes import notes_on
 from codedfl.experiment._predictor import Predictor
+from codedfl.experiment._privacy_summary import privacy_of
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import rounds_of, run, sweep, tune
-from codedfl.experiment._summary import summarise
+from codedfl.experiment._summary import SHARES, plain, summarise, time_to_share
+from codedfl.experiment._theory import TheoryReport, run_theory
+from codedfl.experiment._theory_files import write_theory
 from codedfl.experiment._traces import record_trace
 
 __all__ = [
+    "SHARES",
+    "Audit",
     "Comparison",
     "Config",
     "Experiment",
     "Predictor",
     "RunFolder",
+    "TheoryReport",
     "build_experiment",
     "curves_csv",
     "family_key",
@@ -31,11 +38,18 @@ __all__ = [
     "notes_on",
     "parse_config",
     "parse_override",
+    "plain",
+    "privacy_of",
     "record_trace",
     "rounds_of",
     "run",
+    "run_audit",
+    "run_theory",
     "summarise",
     "sweep",
+    "time_to_share",
     "to_toml",
     "tune",
+    "write_audit",
+    "write_theory",
 ]

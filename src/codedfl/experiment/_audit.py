@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from codedfl.config._files import to_toml
-from codedfl.config._schema import Config
+from codedfl.config import Config, to_toml
 from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.experiment._summary import plain
 from codedfl.files import write_atomically

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codedfl.config._schema import Config
+from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import build_experiment
 from codedfl.experiment._comparison import Comparison

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from codedfl.config._files import to_toml
+from codedfl.config import to_toml
 from codedfl.experiment._theory import TheoryReport
 from codedfl.experiment._theory_points import READINGS, Point
 from codedfl.files import write_atomically

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as MplFigure
 
 from codedfl.files import write_atomically
 from codedfl.paper._claims import Evidence, Finding, Verdict, verdict_of
-from codedfl.paper._executor import Executor
+from codedfl.paper._executor import PROGRESS_TASK, Executor
 from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Tables, to_csv
@@ -112,6 +112,7 @@ def reproduce(figures: Sequence[Figure], scope: Scope, executor: Executor) -> li
         if figure.name in measured:
             own = replace(own, measured=executor.measure(*measured[figure.name], scope))
         done.append(judge(figure, figure.tables(scope, own)))
+    executor.progress.close(PROGRESS_TASK, "100% done")
     return done
 
 

@@ -9,8 +9,7 @@ from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Tables, where
-from codedfl.schemes import SCHEMES, make_scheme
-from codedfl.schemes._table import COLUMNS, describe
+from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
 from codedfl.training import AllocatedGradient, Idle, Scheme
 
 PRINTED = {

@@ -13,12 +13,14 @@ from codedfl.schemes._dp_cfl import dp_cfl
 from codedfl.schemes._fedavg import fedavg
 from codedfl.schemes._registry import SCHEMES, make_scheme
 from codedfl.schemes._scfl import scfl, scfl_fixed
-from codedfl.schemes._table import markdown_table
+from codedfl.schemes._table import COLUMNS, describe, markdown_table
 
 __all__ = [
+    "COLUMNS",
     "SCHEMES",
     "cfl_fb",
     "codedfedl",
+    "describe",
     "dp_cfl",
     "fedavg",
     "make_scheme",
