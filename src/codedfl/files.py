@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +61,20 @@ def write_atomically(path: str | Path, content: bytes | str) -> None:
     """
     with open_atomically(path) as file:
         file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    r"""Return a table as CSV, with numbers written so that they read back exactly.
+
+    Example:
+        >>> csv_text(["round", "loss"], [(1, 0.1)])
+        'round,loss\n1,0.1\n'
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def write_npz(path: str | Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -122,9 +122,17 @@ def test_the_quirk_of_the_sensitivities_changes_no_task() -> None:
     assert Scope(quirks=frozenset({"printed-sensitivities"})).setups == Scope().setups
 
 
-@pytest.mark.parametrize("quirk", QUIRKS)
-def test_no_quirk_changes_the_quick_version(quirk: Quirk) -> None:
+@pytest.mark.parametrize("quirk", [quirk for quirk in QUIRKS if quirk != "stable-steps"])
+def test_no_reading_of_the_paper_changes_the_quick_version(quirk: Quirk) -> None:
     assert Scope(quick=True, quirks=frozenset({quirk})).setups == (DIGITS,)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_stable_steps_changes_the_search_and_nothing_else(quick: bool) -> None:
+    plain, stable = Scope(quick=quick).setups, Scope(quick=quick, quirks=frozenset({"stable-steps"})).setups
+    for ours, theirs in zip(stable, plain, strict=True):
+        assert not theirs.config.learning_rate.only_stable
+        assert ours.config == theirs.changed(learning_rate__only_stable=True)
 
 
 def test_without_seeds_there_is_nothing_to_do() -> None:

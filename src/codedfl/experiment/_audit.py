@@ -110,10 +110,11 @@ def run_audit(
     return Audit(experiment, tuple(audits), known_ratio)
 
 
-def write_audit(audit: Audit, folder: Path) -> None:
+def write_audit(audit: Audit, folder: Path | str) -> None:
     """Write ``audit.json``, ``audit.png`` and the configuration to a folder."""
     from codedfl.plotting import draw_audit  # matplotlib is slow to import and only needed here
 
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "config.toml", to_toml(audit.experiment.config))
     write_atomically(folder / "audit.json", json.dumps(audit.as_dict(), indent=2))

@@ -48,7 +48,7 @@ class Predictor:
         outputs = self.outputs(raw)
         return np.array(self.target_names)[outputs.argmax(axis=1)] if self.task == "classification" else outputs
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write the model to one ``.npz`` file, without pickle."""
         arrays = {f"map.{name}": array for name, array in self.feature_map.to_arrays().items()}
         names = np.array(self.target_names)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,13 +9,14 @@ from pathlib import Path
 from codedfl.config import to_toml
 from codedfl.experiment._theory import TheoryReport
 from codedfl.experiment._theory_points import READINGS, Point
-from codedfl.files import write_atomically
+from codedfl.files import csv_text, write_atomically
 
 
-def write_theory(report: TheoryReport, folder: Path) -> None:
+def write_theory(report: TheoryReport, folder: Path | str) -> None:
     """Write ``theory.json``, ``theory.png``, the tables behind them as CSV, and the configuration to a folder."""
     from codedfl.plotting import draw_theory  # matplotlib is slow to import and only needed here
 
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "config.toml", to_toml(report.comparison.config))
     write_atomically(folder / "theory.json", json.dumps(report.as_dict(), indent=2))
@@ -37,7 +36,7 @@ def bound_to_csv(report: TheoryReport) -> str:
             terms = report.bounds[reading].after(rounds)
             shares = [terms.get(name, 0.0) / report.samples for name in names]
             rows.append([rounds, reading, gap, sum(shares), *shares])
-    return _csv(["rounds", "reading", "measured_gap", "bound", *names], rows)
+    return csv_text(["rounds", "reading", "measured_gap", "bound", *names], rows)
 
 
 def points_to_csv(first: str, sweeps: Iterable[tuple[str, Sequence[Point]]]) -> str:
@@ -57,14 +56,6 @@ def points_to_csv(first: str, sweeps: Iterable[tuple[str, Sequence[Point]]]) -> 
         for knob, points in sweeps
         for point in points
     ]
-    return _csv(
+    return csv_text(
         [first, "value", "printed_bound", "corrected_bound", "predicted_floor", "exact_variance_one_step", *names], rows
     )
-
-
-def _csv(header: list[str], rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()

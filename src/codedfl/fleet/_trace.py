@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +13,7 @@ from codedfl._device_table import Allowed, DeviceTable, read_device_table
 from codedfl._messages import shown
 from codedfl._validation import require_finite, require_positive
 from codedfl.errors import InputError
-from codedfl.files import write_atomically
+from codedfl.files import csv_text, write_atomically
 from codedfl.fleet._arrivals import Arrivals, Attendance, given_arrival, read_only
 from codedfl.fleet._inputs import counts, float_vector, whole_number
 from codedfl.fleet._profiles import checked_names
@@ -193,13 +191,11 @@ def write_trace(path: str | Path, trace: TraceArrivals, names: Sequence[str]) ->
             f"the trace has {trace.probability.size} device(s) but {len(devices)} name(s): give one for each."
         )
     p = trace.probability.tolist()
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
     cohort = trace.devices is not None
-    table.writerow(COLUMNS + COHORT_COLUMNS if cohort else COLUMNS)
+    rows: list[list[object]] = []
 
-    def write(round: int, device: int, batch: int, arrived: bool, late: float, *more: float) -> None:
-        table.writerow(
+    def add(round: int, device: int, batch: int, arrived: bool, late: float, *more: float) -> None:
+        rows.append(
             [round, devices[device], batch, int(arrived), late, p[device], trace.duration_s, trace.rounds, *more]
         )
 
@@ -208,11 +204,11 @@ def write_trace(path: str | Path, trace: TraceArrivals, names: Sequence[str]) ->
         asked = range(len(devices)) if attendance.devices is None else attendance.devices.tolist()
         cells = (attendance.batch_sizes.tolist(), attendance.arrived.tolist(), attendance.late_bits.tolist())
         for device, batch, arrived, late in zip(asked, *cells, strict=True):
-            write(number, device, batch, arrived, late, *((1, attendance.weight) if cohort else ()))
+            add(number, device, batch, arrived, late, *((1, attendance.weight) if cohort else ()))
     if trace.devices is not None:
         for device in np.setdiff1d(np.arange(len(devices)), trace.devices).tolist():
-            write(0, device, 0, False, 0.0, 0, trace.attend(0).weight)
-    write_atomically(path, text.getvalue())
+            add(0, device, 0, False, 0.0, 0, trace.attend(0).weight)
+    write_atomically(path, csv_text(COLUMNS + COHORT_COLUMNS if cohort else COLUMNS, rows))
 
 
 def read_trace(path: str | Path, names: Sequence[str]) -> TraceArrivals:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from codedfl.files import write_atomically
+from codedfl.files import csv_text, write_atomically
 from codedfl.training._callbacks import Callback
 from codedfl.training._result import Evaluation, RunProgress
 
@@ -21,12 +19,8 @@ def curves_to_csv(curves: Iterable[tuple[str, Iterable[Evaluation]]]) -> str:
         >>> print(curves_to_csv([("scfl", [point])]).splitlines()[1])
         scfl,0,0.0,0.0,0.5,0.5,0.1,0.1,0.4,1.0,0.0,0.0
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["scheme", *(item.name for item in fields(Evaluation))])
-    for name, curve in curves:
-        writer.writerows([name, *astuple(point)] for point in curve)
-    return text.getvalue()
+    header = ["scheme", *(item.name for item in fields(Evaluation))]
+    return csv_text(header, ([name, *astuple(point)] for name, curve in curves for point in curve))
 
 
 class Recorder(Callback):
@@ -37,8 +31,8 @@ class Recorder(Callback):
         scheme: the name in its first column.
     """
 
-    def __init__(self, path: Path, scheme: str) -> None:
-        self.path, self.scheme = path, scheme
+    def __init__(self, path: Path | str, scheme: str) -> None:
+        self.path, self.scheme = Path(path), scheme
         self._progress: RunProgress | None = None
 
     def on_start(self, progress: RunProgress, rounds: int) -> None:  # noqa: ARG002
