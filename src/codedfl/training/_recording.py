@@ -8,7 +8,7 @@ from pathlib import Path
 
 from codedfl.files import csv_text, write_atomically
 from codedfl.training._callbacks import Callback
-from codedfl.training._result import Evaluation, RunProgress
+from codedfl.training._result import Evaluation, RunProgress, RunResult
 
 
 def curves_to_csv(curves: Iterable[tuple[str, Iterable[Evaluation]]]) -> str:
@@ -42,6 +42,10 @@ class Recorder(Callback):
 
     def on_evaluation(self, evaluation: Evaluation) -> None:  # noqa: ARG002 (it is the last point of the curve)
         """Write the curve with its new point."""
+        self._write()
+
+    def on_end(self, result: RunResult) -> None:  # noqa: ARG002
+        """Write the curve as it ended: a run that diverged at its end replaces its last point."""
         self._write()
 
     def _write(self) -> None:

@@ -24,6 +24,8 @@ from codedfl.training._scheme import PreparedScheme, Scheme
 from codedfl.training._steps import Start, Steps
 from codedfl.typing import BoolArray, FloatArray
 
+HARDLY_EVER = 0.1
+
 MeanWeights = Callable[[FloatArray, BoolArray], tuple[FloatArray, float]]
 
 LANCZOS_STEPS = 8
@@ -43,8 +45,8 @@ def round_growth(
     Args:
         prepared: the scheme in its setting.
         step_sizes: values of ``eta``.
-        rounds: leave out devices that are not expected to arrive even once in so many rounds: they are part of the mean, but
-            not of what a run will see.
+        rounds: leave out devices that arrive even once in so many rounds with a probability of at most `HARDLY_EVER`: they are
+            part of the mean, but hardly of what a run will see.
         steps: Lanczos steps.
 
     Returns:
@@ -59,7 +61,7 @@ def round_growth(
     diagonal, beside = np.zeros((2, steps, len(etas)))
     with one_blas_thread():
         for j in range(min(steps, size)):
-            image = _mean_round(prepared, weights, basis[j], etas, 1 / rounds if rounds else 0.0)
+            image = _mean_round(prepared, weights, basis[j], etas, HARDLY_EVER / rounds if rounds else 0.0)
             if image is None:
                 return None
             diagonal[j] = np.sum(basis[j] * image, axis=0)
