@@ -23,7 +23,7 @@ Overrides = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
 
 def load_config(path: str | Path | None = None, overrides: Overrides = ()) -> Config:
-    """Read a configuration: defaults, the preset of the dataset (see `preset_of`), the file, and overrides, later ones taking precedence.
+    """Read a configuration from defaults, the dataset's preset (see `preset_of`), the file and overrides; later ones win.
 
     Args:
         path: a TOML file; None for the defaults.
