@@ -79,9 +79,7 @@ def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -
         return best
     highest = float(np.maximum(gamma.value(game.traits.min_noise_variance), 0).sum())
     found = free_utility(best)
-    while (
-        found == -math.inf
-    ):  # every reward so far buys too little: the search starts at any reward with a finite utility
+    while found == -math.inf:  # every reward so far buys too little: start at any one with a finite utility
         best = max(2 * best, limit)
         found = utility(best)
         if best > LARGEST_REWARD:

@@ -59,7 +59,7 @@ class Menu:
 
 
 def distinct_items(epsilon: FloatArray, reward: FloatArray) -> Menu:
-    """Return the distinct items among those of all devices, in any order."""
+    """Return the distinct items of all devices, which may be in any order."""
     order = np.argsort(-epsilon, kind="stable")
     epsilon, reward = epsilon[order], reward[order]
     new = np.append(True, epsilon[1:] < epsilon[:-1] * (1 - SAME))

@@ -60,7 +60,7 @@ def _roots(
 
 
 def separate_maximisers(terms: PooledTerms) -> FloatArray:
-    """Return each device's individually optimal ``s``, the root of ``Phi_i' = 0``, or ``h_i^2`` where even no noise is too much.
+    """Return each device's separate optimum ``s``, the root of ``Phi_i' = 0``, or ``h_i^2`` where even no noise is too much.
 
     For ``Gamma = -sigma^4`` the root obeys ``4 ln2 sigma_i^2 s_i (s_i + c) / c = lambda w_i``.
 
