@@ -1,10 +1,10 @@
-"""Errors that tell a person what is wrong and what to do about it."""
+"""Errors that tell the user what is wrong and how to fix it."""
 
 from __future__ import annotations
 
 
 class InputError(ValueError):
-    """Bad input, refused before work starts.
+    """Invalid input, refused before work starts.
 
     The message is one sentence that names the field, the value and the fix. The command line prints it and exits with
     code 2, without a traceback.

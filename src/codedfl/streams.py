@@ -1,8 +1,8 @@
-"""Randomness with an address.
+"""Addressable random streams.
 
-Every draw comes from a stream that is keyed by (seed, purpose, device, round). A result therefore depends neither on the
-number of workers nor on the order of devices, all schemes see the same channel and the same batches (common random
-numbers), and a resumed run equals an uninterrupted one.
+Every draw comes from a stream keyed by (seed, purpose, device, round). Results therefore depend neither on the number
+of workers nor on the order of devices, all schemes see the same channel and batches (common random numbers), and a
+resumed run equals an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Streams:
         return _key_words(self.seed, purpose)
 
     def child(self, purpose: str) -> Streams:
-        """Return streams that are independent of these, for a nested run such as a search over step sizes."""
+        """Return independent streams for a nested run, such as a search over step sizes."""
         return Streams(int(_key(self.seed, f"child:{purpose}")[0] >> np.uint64(1)))
 
 

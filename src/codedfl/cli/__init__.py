@@ -9,13 +9,13 @@ import sys
 from codedfl.errors import InputError
 
 LONGEST_SENTENCE = 360
-"""Characters of an error message; the middle of a longer one is left out."""
+"""Maximum length of an error message; the middle of a longer one is cut."""
 
 
 def main() -> None:
-    """Run the command line; what goes wrong ends in one sentence and exit code 2, without a traceback."""
+    """Run the command line; errors end in one sentence and exit code 2, without a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names that the terminal's encoding lacks are shown as escapes
+        if isinstance(stream, io.TextIOWrapper):  # characters that the terminal's encoding lacks are shown as escapes
             stream.reconfigure(errors="backslashreplace")
     try:
         from codedfl.cli.app import app
@@ -24,7 +24,7 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read the output has left, and the interpreter would complain when it flushes
+    except BrokenPipeError:  # the reader has closed the pipe, and the interpreter's final flush would fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str | None:
-    """Say in one sentence what went wrong; None for a defect of the program, whose traceback is worth seeing."""
+    """Return one sentence about what went wrong; None for a defect of the program, which needs its traceback."""
     import typer
 
     match error:
@@ -68,7 +68,7 @@ def _message(error: Exception) -> str:
 
 
 def _shortened(text: str) -> str:
-    """Return a text on one line, without the middle of a very long one."""
+    """Return a text on one line, with the middle of a very long one cut."""
     line = " ".join(text.split())
     if len(line) <= LONGEST_SENTENCE:
         return line

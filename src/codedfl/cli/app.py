@@ -1,4 +1,4 @@
-"""The application: all commands. What they need is imported inside them, so that help appears at once."""
+"""The application: all commands. They import their dependencies when called, so that help appears at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from codedfl.cli.theory_command import theory
 
 app = typer.Typer(
     name="codedfl",
-    help="Coded federated learning: train on time although devices straggle.",
+    help="Coded federated learning: train on time despite stragglers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,7 +57,7 @@ def config(settings: Settings) -> None:
 
 @app.command()
 def datasets(data_dir: DataDir = None, json_: Json = False) -> None:
-    """List the named datasets, which of them are available, and where they are looked for."""
+    """List the named datasets, whether they are available, and where codedfl looks for them."""
     from dataclasses import asdict
 
     from codedfl.cli.tables import datasets_table

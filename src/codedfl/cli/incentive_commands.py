@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 MOST_DEVICES = 100_000
 
-contract = typer.Typer(help="The contract that buys noise reduction: what each device gives up and is paid for.")
+contract = typer.Typer(help="The contract that buys noise reduction: each device's privacy budget and reward.")
 
 DeviceCount = Annotated[int, typer.Option(help="Number of devices, with the sensitivities of the paper's table.")]
 DevicesFile = Annotated[
     Path | None,
-    typer.Option(help="CSV with sensitivity (and name, h2, min_noise_variance) of each device.", show_default=False),
+    typer.Option(
+        help="CSV with sensitivity (and optionally name, h2, min_noise_variance) of each device.", show_default=False
+    ),
 ]
-CodedRows = Annotated[int, typer.Option(help="Coded samples c of each device.")]
+CodedRows = Annotated[int, typer.Option(help="Coded samples c per device.")]
 
 
 @contract.callback(invoke_without_command=True)
@@ -38,7 +40,8 @@ def design(
     devices_file: DevicesFile = None,
     coded_samples: CodedRows = 10_000,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw device utility against contract item to this PNG.", show_default=False)
+        Path | None,
+        typer.Option(help="Draw device utility against contract item to this PNG file.", show_default=False),
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -85,7 +88,7 @@ def design(
 
 @contract.command()
 def table(json_: Json = False) -> None:
-    """Table lambda of the paper for both mechanisms, beside the printed values."""
+    """Print Table lambda of the paper for both mechanisms, next to the printed values."""
     from codedfl.cli.incentive_tables import lambda_table
 
     shown, rows = lambda_table()
@@ -104,14 +107,15 @@ def stackelberg(
         float | None, typer.Option("--lambda", help="What a unit of reward costs the server.", show_default=False)
     ] = None,
     leader: Annotated[
-        Literal["correct", "paper"], typer.Option(help="With --lambda: the leader; paper is that of the paper's table.")
+        Literal["correct", "paper"],
+        typer.Option(help="With --lambda: the leader; paper is the one behind the paper's table."),
     ] = "correct",
     devices: DeviceCount = 20,
     devices_file: DevicesFile = None,
     coded_samples: CodedRows = 10_000,
     json_: Json = False,
 ) -> None:
-    """The Stackelberg game that the contract is compared with: give --reward or --lambda."""
+    """Solve the Stackelberg game that the contract is compared with: give --reward or --lambda."""
     from codedfl.cli.incentive_tables import items_table, stackelberg_json
     from codedfl.errors import InputError
     from codedfl.incentive import stackelberg_for_reward, stackelberg_for_weight

@@ -13,11 +13,11 @@ from codedfl.experiment import plain
 from codedfl.incentive import Contract, StackelbergOutcome
 
 MOST_DEVICES = 60
-"""Devices that are listed one by one."""
+"""Maximum number of devices listed."""
 
 
 def contract_json(contract: Contract, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return a contract in plain numbers, items in the caller's order."""
+    """Return a contract as plain numbers, items in the caller's order."""
     check = contract.verify()
     return {
         "lambda": contract.reward_weight,
@@ -33,7 +33,7 @@ def contract_json(contract: Contract, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def stackelberg_json(outcome: StackelbergOutcome, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the outcome of a game in plain numbers; the noise of a device that stays out is None."""
+    """Return the outcome of a game as plain numbers; the noise of a device that stays out is None."""
     check = outcome.verify()
     values: dict[str, Any] = plain(
         {
@@ -68,7 +68,7 @@ def _items(result: Contract | StackelbergOutcome, names: tuple[str, ...]) -> lis
 
 
 def items_table(values: dict[str, Any], title: str) -> Table:
-    """Return the items of a contract or a game, one row a device."""
+    """Return a table of the items of a contract or a game, one row per device."""
     table = new_table(title)
     table.add_column("device")
     for name in ("sensitivity", "epsilon, bits", "noise variance", "reward", "utility"):
@@ -89,7 +89,7 @@ def items_table(values: dict[str, Any], title: str) -> Table:
 
 
 def lambda_table() -> tuple[Table, list[Mapping[str, Any]]]:
-    """Compute Table lambda of the paper for both mechanisms, beside the printed values."""
+    """Compute Table lambda of the paper for both mechanisms, next to the printed values."""
     from codedfl.paper import lambda_rows
 
     rows: list[Mapping[str, Any]] = [*lambda_rows()]

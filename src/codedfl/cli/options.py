@@ -1,4 +1,4 @@
-"""Options: one table of those that set a field of the configuration, and those that several commands share."""
+"""Options: one table of those that set a configuration field, and those that several commands share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEYS: dict[str, tuple[str, Any]] = {
     "data_dir": ("data.data_dir", Path),
     "trace": ("fleet.trace", Path),
 }
-"""Every option that sets a field of the configuration: its name, the field, and its type on the command line."""
+"""Every option that sets a configuration field: its name, the field, and its type on the command line."""
 
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder that holds the named datasets.", show_default="$CODEDFL_DATA or ./data")
@@ -41,16 +41,16 @@ DataDir = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in runs/")]
 
-_File = Annotated[Path | None, typer.Argument(help="A TOML file; without one, the defaults.", show_default=False)]
+_File = Annotated[Path | None, typer.Argument(help="A TOML file; defaults are used without one.", show_default=False)]
 _Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Any other field; `codedfl config` lists them."),
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set any other field; `codedfl config` lists them."),
 ]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user said about the configuration.
+    """The configuration as given on the command line.
 
     Args:
         file: the TOML file, if any.
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def empty(self) -> bool:
-        """Whether the user said nothing."""
+        """Whether nothing was given."""
         return self.file is None and not self.overrides
 
     def load(self) -> Config:
@@ -72,7 +72,7 @@ class Settings:
         return load_config(self.file, self.overrides)
 
     def tell_preset(self, progress: Progress) -> None:
-        """Say in one line which values the dataset brought along; nothing if it has none."""
+        """Report in one line the values of the dataset's preset, if it has one."""
         from codedfl.config import load_with_preset
 
         config, preset = load_with_preset(self.file, self.overrides)
@@ -117,7 +117,7 @@ def _parameter(name: str, annotation: object) -> inspect.Parameter:
 
 
 class ConfigurableCommand(TyperCommand):
-    """A command whose help takes texts and defaults from the schema, which is slow to import and only needed there."""
+    """A command whose help takes texts and defaults from the schema, which is slow to import and needed only there."""
 
     def format_help(self, *arguments: Any) -> None:
         """Fill in the help of the options of `KEYS`, then write it."""
@@ -134,7 +134,7 @@ class ConfigurableCommand(TyperCommand):
 
 
 def _shown(value: object) -> str | bool:
-    """Return a default as help shows it; False for one that says nothing."""
+    """Return a default as help shows it; False to hide it."""
     if value in ("", ()):
         return False
     if isinstance(value, tuple):
@@ -143,7 +143,7 @@ def _shown(value: object) -> str | bool:
 
 
 def refusing_overflow(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command end in an error, and so in a sentence, where its numbers leave the range of floating point."""
+    """Make a command end in a one-sentence error if its numbers overflow."""
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where results go: new folders and files, which are refused before the work if they cannot be written."""
+"""Folders and files for results, refused before the work starts if they cannot be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from codedfl.errors import InputError
 RUNS = Path("runs")
 
 LONGEST_NAME = 60
-"""Characters of a dataset's name in that of a folder."""
+"""Maximum length of a dataset's name in a folder name."""
 
 
 def new_run_path(dataset: str, kind: str = "") -> Path:
@@ -26,16 +26,16 @@ def new_run_path(dataset: str, kind: str = "") -> Path:
 
 
 def results_folder(out: Path | None, dataset: str, kind: str = "", *, if_full: str = "give another --out") -> Path:
-    """Return the folder for results: ``out``, or a new one in ``runs/``. It is not made yet.
+    """Return the folder for results: ``out``, or a new one in ``runs/``. It is not created yet.
 
     Args:
-        out: what the user asked for.
-        dataset: gives a new folder its name.
-        kind: the same, for what is not a run.
-        if_full: what to do if the folder holds anything.
+        out: the folder that the user gave, if any.
+        dataset: part of the name of a new folder.
+        kind: the same, for results other than a run.
+        if_full: advice for the error if the folder is not empty.
 
     Raises:
-        InputError: if it holds anything already, so that nothing is overwritten, or cannot be made.
+        InputError: if it is not empty, so that nothing is overwritten, or cannot be created.
     """
     folder = out or new_run_path(dataset, kind)
     try:
@@ -57,7 +57,7 @@ def require_writable(option: str, path: Path) -> None:
     try:
         if path.is_dir():
             problem = "it is a folder"
-        elif path.exists() and not path.is_file():  # a pipe or a device would be replaced
+        elif path.exists() and not path.is_file():  # a pipe or device file would be replaced
             problem = "it is not a regular file"
         else:
             tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.").close()
@@ -68,7 +68,7 @@ def require_writable(option: str, path: Path) -> None:
 
 
 def latest_run() -> Path:
-    """Return the run folder in ``runs/`` that was begun last; only those of ``codedfl run`` hold checkpoints."""
+    """Return the latest run folder in ``runs/``; only those of ``codedfl run`` hold checkpoints."""
     found = [file for file in RUNS.glob("*/config.toml") if (file.parent / "checkpoints").is_dir()]
     if not found:
         raise InputError("--resume: there is no run in runs/ to continue; give its folder with --out.")
@@ -76,7 +76,7 @@ def latest_run() -> Path:
 
 
 def _try_to_make(folder: Path) -> None:
-    """Make a folder and a file in it, and remove both."""
+    """Create a folder and a file in it, and remove both."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

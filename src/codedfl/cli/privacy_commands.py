@@ -10,33 +10,34 @@ from rich.console import Console
 
 from codedfl.cli.options import Json, Out, Settings, configurable, refusing_overflow
 
-Adjacency = Literal["add-remove", "remove", "add", "replace"]  # that of codedfl.privacy, which is slow to import
+Adjacency = Literal["add-remove", "remove", "add", "replace"]  # as in codedfl.privacy, which is slow to import
 
 
 @refusing_overflow
 def privacy(
     coded_samples: Annotated[int | None, typer.Option(help="Coded samples c.", show_default=False)] = None,
-    noise_variance: Annotated[
-        float | None, typer.Option(help="Noise variance of a device.", show_default=False)
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Epsilon to keep, in nats.", show_default=False)] = None,
+    noise_variance: Annotated[float | None, typer.Option(help="Noise variance per device.", show_default=False)] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Target epsilon, in nats.", show_default=False)] = None,
     delta: Annotated[float | None, typer.Option(help="Delta.", show_default=False)] = None,
     norm_bound: Annotated[float, typer.Option(help="Largest norm B of a sample's features.")] = 1.0,
     label_noise_variance: Annotated[
         float | None,
-        typer.Option(help="Noise variance on the coded labels, to cover them too.", show_default="features alone"),
+        typer.Option(
+            help="Noise variance on the coded labels, to include them in the guarantee.", show_default="features alone"
+        ),
     ] = None,
     label_norm_bound: Annotated[float, typer.Option(help="Largest norm of a sample's labels; 1 for one-hot.")] = 1.0,
-    adjacency: Annotated[Adjacency, typer.Option(help="Which datasets are neighbours.")] = "add-remove",
+    adjacency: Annotated[Adjacency, typer.Option(help="Definition of neighbouring datasets.")] = "add-remove",
     devices_in_sum: Annotated[
         int | None,
         typer.Option(
-            help="Devices with this noise, if the server sees only the sum.", show_default="each upload is seen"
+            help="Number of devices with this noise, if the server sees only the sum.",
+            show_default="each upload is seen",
         ),
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Budget of a coded upload without data: give three of --coded-samples, --noise-variance, --epsilon, --delta."""
+    """Compute the privacy budget of a coded upload: give three of --coded-samples, --noise-variance, --epsilon, --delta."""
     from codedfl.cli.privacy_tables import budget_table
     from codedfl.experiment import plain
     from codedfl.privacy import PrivacyAccountant
@@ -66,12 +67,12 @@ def audit(
     settings: Settings,
     *,
     known_ratio: Annotated[
-        float, typer.Option(help="Share of a device's samples that the attacker knows; 0 leaves the attack out.")
+        float, typer.Option(help="Share of a device's samples that the attacker knows; 0 skips the attack.")
     ] = 0.9,
     out: Out = None,
     json_: Json = False,
 ) -> None:
-    """What every device's coded upload reveals: budgets, labels, a reconstruction attack, and what is unsafe."""
+    """Audit every device's coded upload: budgets, labels, a reconstruction attack, and warnings."""
     from codedfl.cli.outputs import results_folder
     from codedfl.cli.privacy_tables import print_audit
     from codedfl.cli.progress import ProgressDisplay

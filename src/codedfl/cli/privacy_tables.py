@@ -1,4 +1,4 @@
-"""Tables about privacy for the terminal."""
+"""Terminal tables of privacy budgets and audits."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from codedfl.experiment import Audit
 from codedfl.privacy import DeviceAudit, PrivacyAccountant
 
 MOST_DEVICES = 40
-"""Devices that are listed one by one."""
+"""Maximum number of devices listed."""
 
 
 def budget_table(accountant: PrivacyAccountant) -> Table:
-    """Return the numbers of a budget and what they mean."""
+    """Return a table of a privacy budget and its meaning."""
     table = new_table(header=False)
     rows = {
         "coded samples": str(accountant.coded_samples),
@@ -38,13 +38,13 @@ def budget_table(accountant: PrivacyAccountant) -> Table:
 
 
 def audit_table(audit: Audit) -> Table:
-    """Return one row a device; it fits a terminal of 80 columns."""
+    """Return a table with one row per device; it fits a terminal of 80 columns."""
     delta = audit.experiment.config.privacy.delta
     table = new_table(
         f"{audit.experiment.config.data.dataset}: what coded uploads reveal",
-        "MI-DP: bits for one entry, Theorem 2 as printed and corrected for this data; epsilon: worst case at delta ="
+        "MI-DP: bits per entry, Theorem 2 as printed and corrected for this data; epsilon: worst case at delta ="
         f" {delta:g} for the features alone, for features and labels, and for both if the server sees only the sum of uploads;"
-        " labels: what the upload shows of the classes; attack: relative error of reconstruction (of guessing the mean)",
+        " labels: whether the upload shows all classes; attack: relative error of reconstruction (of guessing the mean)",
     )
     table.add_column("device")
     for name in ("printed", "corrected", "eps X", "eps X,Y", "in sum"):
@@ -68,7 +68,7 @@ def _cells(device: DeviceAudit) -> Iterator[str]:
 
 
 def audit_warnings(audit: Audit) -> Iterator[str]:
-    """Yield every warning once, with the devices that it is about."""
+    """Yield every warning once, with the devices concerned."""
     about = Counter(warning for device in audit.devices for warning in device.warnings)
     for warning, count in about.items():
         if count == len(audit.devices):
@@ -80,7 +80,7 @@ def audit_warnings(audit: Audit) -> Iterator[str]:
 
 
 def print_audit(audit: Audit, folder: Path, console: Console) -> None:
-    """Print the table, what is unsafe, and where the results are."""
+    """Print the table, the warnings, and the paths of the results."""
     console.print(audit_table(audit))
     for warning in audit_warnings(audit):
         console.print(Text("unsafe: ", style="yellow").append(warning, style="default"))

@@ -1,4 +1,4 @@
-"""Progress on a terminal as live bars, and elsewhere as lines of a log."""
+"""Progress as live bars on a terminal, and as log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import Progress as Bars
 from codedfl.progress import Progress
 
 LINE_EVERY_S = 60.0
-"""Without a terminal, seconds between two lines about the same task."""
+"""Seconds between two log lines about the same task."""
 
 
 @dataclass
@@ -26,14 +26,14 @@ class _Bar:
 
 
 class ProgressDisplay(Progress):
-    """Shows a bar for every task of known length, and one line for what else is going on.
+    """Shows a bar for every task of known length, and one line for other tasks.
 
-    A bar has the latest note and the time remaining at the average pace so far. Where there is no terminal, only results are
-    written, as lines: what `say` and `close` are told, and how far a task is once a minute.
+    A bar has the latest note and the time remaining at the average pace so far. Without a terminal, only lines are
+    written: the texts of `say` and `close`, and the progress of each task once a minute.
 
     Args:
         console: where to write.
-        verbose: whether to write lines where there is no terminal.
+        verbose: whether to write lines without a terminal.
     """
 
     def __init__(self, console: Console, verbose: bool = True) -> None:
@@ -59,7 +59,7 @@ class ProgressDisplay(Progress):
         self._display.stop()
 
     def update(self, task: str, done: float = 0.0, total: float | None = None, note: str = "") -> None:
-        """Move the bar of a task, or name the task if its length is unknown."""
+        """Update the bar of a task, or show its name if its length is unknown."""
         if total is None:
             if self._stage is None or self._stage[0] != task:
                 self._end_stage()

@@ -25,14 +25,14 @@ def run(
     *,
     out: Out = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out, or the latest one in runs/.")
+        bool, typer.Option("--resume", help="Continue the run in --out, or the latest run in runs/.")
     ] = False,
     record_trace: Annotated[
-        Path | None, typer.Option(help="Write the arrivals to this file, for --trace.", show_default=False)
+        Path | None, typer.Option(help="Write the arrivals to this file, to replay with --trace.", show_default=False)
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Train schemes side by side in one setting; print a table and write a run folder with a picture."""
+    """Train schemes in the same setting; print a table and write a run folder with a picture."""
     from codedfl.cli.outputs import discard_empty_runs, latest_run, require_writable, results_folder
     from codedfl.cli.tables import print_comparison
     from codedfl.errors import InputError

@@ -17,11 +17,11 @@ from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
 from codedfl.training import RunResult
 
 MOST_DEVICES = 40
-"""Devices that are listed one by one."""
+"""Maximum number of devices listed."""
 
 
 def new_table(title: str | None = None, caption: str | None = None, *, header: bool = True) -> Table:
-    """Return an empty table in the style of all tables; brackets in its title are brackets."""
+    """Return an empty table in the common style; brackets in its title are not markup."""
     return Table(
         title=None if title is None else Text(title, style="table.title"),
         title_justify="left",
@@ -36,7 +36,7 @@ def new_table(title: str | None = None, caption: str | None = None, *, header: b
 
 
 def print_comparison(comparison: Comparison, folder: Path, console: Console) -> None:
-    """Print who holds which data, the results, and what deserves attention."""
+    """Print the devices and their data, the results, and the notes."""
     console.print(devices_table(comparison))
     if comparison.results:
         console.print(results_table(comparison))
@@ -51,7 +51,7 @@ def print_comparison(comparison: Comparison, folder: Path, console: Console) -> 
 
 
 def results_table(comparison: Comparison) -> Table:
-    """Return the table that a run ends with; it fits a terminal of 80 columns."""
+    """Return the table of results; it fits a terminal of 80 columns."""
     reference, metric = comparison.evaluator.reference, comparison.evaluator.metric
     title = f"{comparison.config.data.dataset}: " + (
         f"the centralised optimum has {metric} {reference.score:.4f}" if reference else "no centralised reference"
@@ -59,7 +59,7 @@ def results_table(comparison: Comparison) -> Table:
     table = new_table(
         title,
         "to 90%/95%: simulated seconds until that share of the centralised score; charged: simulated seconds"
-        " with encoding and coded upload; MI-DP: bits for an entry of the coded features, for all data",
+        " with encoding and coded upload; MI-DP: bits per entry of the coded features, valid for all data",
     )
     table.add_column("scheme", no_wrap=True)
     times = [f"to {share}%" for share in SHARES]
@@ -95,7 +95,7 @@ def _is_best(result: RunResult, best: float) -> bool:
 
 
 def devices_table(comparison: Comparison) -> Table:
-    """Return who holds which data and how often each device makes the deadline with its smallest batch."""
+    """Return a table of each device's data and its arrival probability with the smallest batch."""
     setting = comparison.setting
     probability = setting.timing().arrival_probability(1)
     summaries = setting.federation.describe()
@@ -124,7 +124,7 @@ def _classes(device: DeviceSummary) -> str:
 
 
 def datasets_table(found: Iterable[DatasetStatus]) -> Table:
-    """Return the named datasets and where they are."""
+    """Return a table of the named datasets and their locations."""
     table = Table()
     for name in ("dataset", "available", "where", "what"):
         table.add_column(name, overflow="fold")
@@ -136,7 +136,7 @@ def datasets_table(found: Iterable[DatasetStatus]) -> Table:
 
 
 def schemes_table() -> Table:
-    """Return Table I of the paper as it stands in the code."""
+    """Return Table I of the paper, generated from the code."""
     rows = [[cell.strip("`") for cell in describe(make_scheme(name))] for name in SCHEMES]
     table = new_table()
     for name, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True):

@@ -22,9 +22,9 @@ def theory(
     settings: Settings,
     *,
     check: Annotated[
-        bool, typer.Option("--check", help="Check every formula by Monte Carlo instead; only --seed and --draws count.")
+        bool, typer.Option("--check", help="Check every formula by Monte Carlo instead; only --seed and --draws apply.")
     ] = False,
-    draws: Annotated[int, typer.Option(help="Monte Carlo draws of each experiment, with --check.")] = 4000,
+    draws: Annotated[int, typer.Option(help="Monte Carlo draws per experiment, with --check.")] = 4000,
     radius: Annotated[
         float | None,
         typer.Option(help="phi of Assumption 1.", show_default="twice the largest model of the run and the optimum"),
@@ -36,7 +36,7 @@ def theory(
     out: Out = None,
     json_: Json = False,
 ) -> None:
-    """Train SCFL and set the theory beside it: bounds by terms, exact variance, where training ends, what privacy costs."""
+    """Train SCFL and compare it with the theory: bounds by term, exact variance, limit of training, cost of privacy."""
     from codedfl._validation import require_positive
     from codedfl.cli.outputs import results_folder
     from codedfl.cli.progress import ProgressDisplay

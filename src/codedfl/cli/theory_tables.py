@@ -1,4 +1,4 @@
-"""Tables about theory for the terminal."""
+"""Terminal tables of the theory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from codedfl.theory import Check
 
 
 def bound_table(report: TheoryReport) -> Table:
-    """Return Theorem 1 term by term, as printed and corrected, after the last round."""
+    """Return a table of Theorem 1 after the last round, term by term, as printed and corrected."""
     rounds, m = report.result.final.round, report.samples
     printed, corrected = (report.bounds[reading].after(rounds) for reading in ("printed", "corrected"))
     total = sum(corrected.values())
     table = new_table(
         f"{report.comparison.config.data.dataset}: bound on the optimality gap after {rounds} rounds",
-        "all gaps are for one sample; share: of the corrected bound",
+        "all gaps are per sample; share: of the corrected bound",
     )
     table.add_column("term", no_wrap=True)
     for name in ("printed", "corrected", "share"):
@@ -33,10 +33,10 @@ def bound_table(report: TheoryReport) -> Table:
 
 
 def variance_table(report: TheoryReport) -> Table:
-    """Return the exact variance of an update with one local step, term by term."""
+    """Return a table of the exact variance of an update with one local step, term by term."""
     table = new_table(
         "exact variance of an update with one local step",
-        "best weight: the share of the devices in the update that makes the variance least",
+        "best weight: the share of the devices in the update that minimises the variance",
     )
     table.add_column("term", no_wrap=True)
     states = (report.at_start, report.at_optimum)
@@ -58,7 +58,7 @@ def variance_table(report: TheoryReport) -> Table:
 
 
 def limit_lines(report: TheoryReport) -> list[Text]:
-    """Say in words where training ends."""
+    """Describe the limit of training in words."""
     lines = []
     drawn, m = report.drawn_limit, report.samples
     if drawn is None:
@@ -83,10 +83,10 @@ def limit_lines(report: TheoryReport) -> list[Text]:
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """Return Monte Carlo values beside the formulas, as printed and corrected."""
+    """Return a table of Monte Carlo values next to the formulas, as printed and corrected."""
     table = new_table(
         "the theory by Monte Carlo",
-        "error: one standard error; a formula that is off by more than four of them is marked with *",
+        "error: one standard error; * marks a formula that is off by more than four of them",
     )
     table.add_column("claim")
     for name in ("value", "error", "", "printed", "corrected"):

@@ -1,7 +1,7 @@
 """Coding: the random projection plus noise that devices upload once, before training (Sec. III-A).
 
-Two ways to the same law: `encode` is what a device runs; `sample_coded` draws from the distribution that it has given
-the data, through a factor of the Gram matrix. `encode_all` builds the global coded dataset with either.
+`encode` runs on a device. `sample_coded` draws from the same law, given the data, through a factor of the Gram matrix.
+`encode_all` builds the global coded dataset with either.
 """
 
 from codedfl.coding._encoder import CodedData, encode

@@ -23,7 +23,8 @@ class CodedData(ByObject):
     Args:
         features: ``X~``, (c, d).
         labels: ``Y~``, (c, o).
-        noise_variance: variance of the noise in every entry of ``X~``; over a sum of devices, the sum of theirs.
+        noise_variance: variance of the noise in every entry of ``X~``; for a sum over devices, the sum of their
+            variances.
     """
 
     features: FloatArray
@@ -48,17 +49,17 @@ def encode(
 
     ``X~_i = G_i W_i X_i + N_i`` and ``Y~_i = G_i W_i Y_i (+ label noise)``, with the entries of ``G_i`` (c, l_i) from N(0, 1)
     and those of ``N_i`` from N(0, sigma_i^2). SCFL and DP-CFL have ``W_i = I``; the parity of CFL-FB and CodedFedL
-    has a weight for each sample. ``G_i`` is drawn block by block and never held whole.
+    weights each sample. ``G_i`` is drawn block by block and never held whole.
 
-    On a real device ``rng`` must be seeded from the operating system (``np.random.default_rng()``) and forgotten: who knows
-    ``G_i`` can undo the projection.
+    On a real device ``rng`` must be seeded from the operating system (``np.random.default_rng()``) and then discarded:
+    anyone who knows ``G_i`` can undo the projection.
 
     Args:
         rows: the samples and, for a parity, their weights.
         coded_samples: ``c``.
         noise_variance: ``sigma_i^2``.
         label_noise_variance: variance of noise on the coded labels; the paper has none.
-        clip_norm: ``B``, to which the norm of every sample is clipped first; None for no clipping.
+        clip_norm: ``B``, the norm to which every sample is clipped first; None for no clipping.
         rng: the source of ``G_i`` and ``N_i``.
 
     Returns:

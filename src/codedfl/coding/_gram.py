@@ -1,4 +1,4 @@
-"""Second moments of a dataset, all that the law of its coded version depends on."""
+"""Second moments of a dataset, which determine the law of its coded version."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SMALLEST_PIVOT = 1e-6
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows ``(X, Y)``, each multiplied by its weight when weights are given.
+    """Rows ``(X, Y)``, each multiplied by its weight if weights are given.
 
     Args:
         features: ``X``, (l, d).
         labels: ``Y``, (l, o).
-        weights: ``w``, one for each row that counts, or None for ones.
-        chosen: the numbers of the rows that count, in order; None for all. They are gathered block by block, never all at once.
+        weights: ``w``, one per row used, or None for ones.
+        chosen: indices of the rows to use, in order; None for all. They are gathered block by block, never all at once.
     """
 
     features: FloatArray
@@ -53,10 +53,10 @@ class Rows:
         return joined
 
     def clipped(self, bound: float) -> Rows:
-        """Weight every sample down to ``||w x|| <= bound``, its label with it, which a worst-case privacy guarantee needs.
+        """Scale every sample and its label down to ``||w x|| <= bound``, as a worst-case privacy guarantee requires.
 
-        Features and label get the same weight ``min(w, bound / ||x||)``, so that a clipped sample still says the truth about the
-        model, only less loudly.
+        Features and label get the same weight ``min(w, bound / ||x||)``, so a clipped sample stays consistent with the
+        model and only counts less.
 
         Example:
             >>> Rows(np.array([[3.0, 4.0], [0.0, 0.5]]), np.ones((2, 1))).clipped(2.5).joined().tolist()
@@ -73,7 +73,7 @@ class Rows:
         return np.concatenate(blocks) if blocks else np.zeros(0)
 
     def blocks(self, size: int) -> Iterator[Rows]:
-        """Cut into consecutive blocks of at most ``size`` rows: views, or copies of rows that are chosen."""
+        """Yield consecutive blocks of at most ``size`` rows: views, or copies if rows are chosen."""
         for start in range(0, len(self), size):
             part = slice(start, start + size)
             rows = part if self.chosen is None else self.chosen[part]
@@ -88,7 +88,7 @@ class Gram:
     Args:
         matrix: (d + o, d + o), symmetric.
         dimension: ``d``.
-        samples: ``m``, the rows that went into it.
+        samples: ``m``, number of rows.
 
     Example:
         >>> X, Y = np.eye(3, 2), np.ones((3, 1))
@@ -123,8 +123,8 @@ class Gram:
     def smoothness(self) -> float:
         """``L = lambda_max(X^T X)``, the smoothness constant of the loss.
 
-        By power iteration; where the largest eigenvalues are so close that it has not converged after ``POWER_ITERATIONS``,
-        from the eigenvalues themselves.
+        Computed by power iteration, or from all eigenvalues if it has not converged after ``POWER_ITERATIONS`` because
+        the largest are too close.
         """
         vector = np.random.Generator(np.random.Philox(0)).standard_normal(self.dimension)
         estimate = 0.0
@@ -152,7 +152,7 @@ class Gram:
     def _scaled_factor(self) -> tuple[FloatArray, FloatArray] | None:
         """The Cholesky factor of ``H`` with columns scaled to one, and their scale; None if ``H`` is singular.
 
-        Columns of very different size are no reason to call the matrix singular.
+        The scaling keeps columns of very different size from making the matrix look singular.
         """
         scale = np.sqrt(np.diag(self.features))
         scale[scale == 0] = 1.0
@@ -177,7 +177,7 @@ class Gram:
 
     @one_blas_thread()
     def loss(self, model: FloatArray) -> float:
-        """``f(W) = 1/2 ||X W - Y||_F^2`` of (1) in the paper, without touching the data."""
+        """``f(W) = 1/2 ||X W - Y||_F^2`` of (1) in the paper, without reading the data."""
         W = model.astype(np.float64)
         quadratic = np.sum(W * (self.features @ W)) - 2 * np.sum(W * self.cross)
         return float(0.5 * (quadratic + np.trace(self.labels)))
@@ -210,7 +210,7 @@ def compute_gram(parts: Iterable[Rows], workers: Workers | None = None) -> Gram:
 
 
 def _square(block: Rows) -> FloatArray:
-    # In float64 whatever the data: rounding in float32 would give null directions eigenvalues of their own.
+    # Always in float64: rounding in float32 would give null directions non-zero eigenvalues.
     joined = block.joined().astype(np.float64)
     product: FloatArray = joined.T @ joined
     return product

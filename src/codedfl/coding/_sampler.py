@@ -38,12 +38,12 @@ def sample_coded(
     A simulation needs only this; a real device may use it too, on its own Gram matrix.
 
     Args:
-        gram: of the (weighted) data.
+        gram: Gram matrix of the (weighted) data.
         coded_samples: ``c``.
         noise_variance: ``sigma^2``.
         label_noise_variance: variance of noise on the coded labels.
         rng: the source of ``E``.
-        dtype: precision of the result, float64 unless told.
+        dtype: precision of the result, float64 by default.
 
     Returns:
         The coded dataset.
@@ -90,12 +90,12 @@ def encode_all(
         coded_samples: ``c``.
         noise_variance: ``sigma_i^2`` of each device, (N,).
         label_noise_variance: the same for the coded labels, (N,).
-        streams: where ``G_i`` and ``N_i`` come from: purpose ``coding``, by device and batch.
-        batch: which coded batch this is, for schemes that have several.
-        encoder: ``direct`` draws every ``G_i`` as devices do; ``gram`` draws the sum from its law; ``auto`` takes the one with
-            less arithmetic.
-        clip_norm: ``B``, to which the norm of every sample is clipped first; None for no clipping.
-        gram: the Gram matrix of ``devices`` (clipped, if they are to be), where it is at hand.
+        streams: source of ``G_i`` and ``N_i``: purpose ``coding``, by device and batch.
+        batch: index of the coded batch, for schemes with several.
+        encoder: ``direct`` draws every ``G_i`` as devices do; ``gram`` draws the sum from its law; ``auto`` picks the
+            one with less arithmetic.
+        clip_norm: ``B``, the norm to which every sample is clipped first; None for no clipping.
+        gram: the Gram matrix of ``devices`` (after any clipping), if already computed.
         workers: threads to spread devices or blocks over.
 
     Returns:
@@ -157,7 +157,7 @@ def cheaper_encoder(
 def covariance_factor(covariance: FloatArray) -> FloatArray:
     """Return ``F`` with ``F^T F`` equal to a positive semidefinite matrix: Cholesky, or eigenvectors if it is singular.
 
-    Columns without variance, like the label of a class that nobody has, are left out: eigenvectors take far longer.
+    Columns without variance, such as the label of an absent class, are left out: eigenvectors take far longer.
     """
     varying = np.diag(covariance) > 0
     if varying.all():

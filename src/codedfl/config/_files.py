@@ -23,7 +23,7 @@ Overrides = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
 
 def load_config(path: str | Path | None = None, overrides: Overrides = ()) -> Config:
-    """Read a configuration: defaults, the preset of the dataset (see `preset_of`), the file, and overrides, each above the last.
+    """Read a configuration from defaults, the dataset's preset (see `preset_of`), the file and overrides; later ones win.
 
     Args:
         path: a TOML file; None for the defaults.
@@ -105,7 +105,7 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def to_toml(config: Config, *, comments: bool = True) -> str:
-    """Write a configuration as TOML, with one line of explanation before every field unless told otherwise."""
+    """Write a configuration as TOML, with one line of explanation before every field if ``comments`` is set."""
     lines: list[str] = []
     sections = {name for name in Config.model_fields if isinstance(getattr(config, name), BaseModel)}
     _write_fields(config, [name for name in Config.model_fields if name not in (*sections, "options")], lines, comments)
@@ -136,7 +136,7 @@ def _write_fields(section: BaseModel, names: list[str], lines: list[str], commen
 
 
 def _toml(value: object) -> str:
-    """Write a value; JSON is TOML but for one character that TOML wants escaped."""
+    """Write a value as JSON, which is TOML except for one character that TOML wants escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -155,4 +155,4 @@ def _assign(values: dict[str, Any], key: str, value: Any) -> None:
             raise InputError(
                 f"{shown_key(key)}: {shown_key(parent)} is a value, not a section; `codedfl config` lists all keys."
             )
-    values[last] = deepcopy(value)  # what is assigned below it later does not reach the caller's
+    values[last] = deepcopy(value)  # later assignments below it must not change the caller's value

@@ -1,4 +1,4 @@
-"""Presets: what a named dataset brings along, below the user's own file and options."""
+"""Presets: values that a named dataset sets, overridden by the user's file and options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def preset_of(dataset: str) -> Mapping[str, Any]:
-    """Return the preset of a dataset as ``section.key`` to value: the setting of Sec. VI-A; nothing for other datasets.
+    """Return the preset of a dataset, values by ``section.key``: the setting of Sec. VI-A; empty for other datasets.
 
     Example:
         >>> preset_of("mnist")["features.dimension"], preset_of("digits")

@@ -1,4 +1,4 @@
-"""Why a configuration is refused, in one sentence that names the field, the value and what is allowed."""
+"""Refusals of a configuration: one sentence that names the field, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def refusal(problems: Sequence[Mapping[str, Any]]) -> str:
     """Turn the first of pydantic's errors into one sentence that names the field, the value and what is allowed."""
     first = problems[0]
     cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, InputError):  # raised by a check of our own, complete
+    if isinstance(cause, InputError):  # raised by one of our own checks, already a full sentence
         return str(cause)
     section, path = _field_at(first["loc"])
     if first["type"] == "extra_forbidden":
         return no_such_key("".join(f"{part}." for part in path), str(first["loc"][-1]), section.model_fields)
-    # Of the alternatives that a field has, the one that looked into a list knows which item is wrong.
+    # If a field has alternatives, the error about a list item says which item is wrong.
     in_lists = (item for item in problems if _field_at(item["loc"])[1] == path and _is_item(item))
     closest = next(in_lists, first)
     index = f"[{closest['loc'][-1]}]" if _is_item(closest) else ""
@@ -33,7 +33,7 @@ def _is_item(problem: Mapping[str, Any]) -> bool:
 
 
 def _field_at(location: Sequence[str | int]) -> tuple[type[Section], list[str]]:
-    """Return the section that a field is in and its full name, without what pydantic adds for alternatives and items."""
+    """Return the section of a field and its full name, without pydantic's additions for alternatives and items."""
     section: type[Section] = Config
     path: list[str] = []
     for part in location:
@@ -56,7 +56,7 @@ def _allowed(section: type[Section], field: str, of_item: bool) -> str:
 
 
 def _described(schema: Mapping[str, Any], plural: bool = False) -> str:
-    """Say in words what a JSON schema allows."""
+    """Describe in words what a JSON schema allows."""
     kind = schema.get("type")
     if "anyOf" in schema:
         return " or ".join(_described(option) for option in schema["anyOf"])

@@ -35,14 +35,14 @@ Auto = Literal["auto"]
 
 
 class Section(BaseModel):
-    """A part of the configuration: unknown keys are refused, values never change."""
+    """A section of the configuration: unknown keys are refused, and values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false where a number is wanted, which Python would take for 1 and 0."""
+        """Refuse true and false in place of a number, which Python would take for 1 and 0."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         items = value if isinstance(value, list | tuple) else [value]
         if any(isinstance(item, bool) for item in items) and bool not in (annotation, *get_args(annotation)):
@@ -51,7 +51,7 @@ class Section(BaseModel):
 
 
 class DataConfig(Section):
-    """Which data, and which device holds which rows."""
+    """The data, and its partition over devices."""
 
     dataset: Text = Field(
         "digits",
@@ -65,28 +65,29 @@ class DataConfig(Section):
     target: tuple[Text, ...] = Field(
         (), description="own files: target column(s), or the name of the target array in an .npz"
     )
-    device_column: Text = Field("", description="own files: column that says which device a row belongs to")
+    device_column: Text = Field("", description="own files: column that names the device of each row")
     drop: tuple[Text, ...] = Field((), description="own files: columns to leave out")
     task: Literal["auto", "classification", "regression"] = Field(
-        "auto", description="own files: auto reads it off the target (numbers: regression, words: classification)"
+        "auto", description="own files: auto infers it from the target (numbers: regression, words: classification)"
     )
     test_file: Text = Field("", description="own files: a second file with test data")
-    test_fraction: float = Field(
-        0.3, gt=0, lt=1, description="share of rows to test on, where the data has no test set"
-    )
+    test_fraction: float = Field(0.3, gt=0, lt=1, description="share of rows to test on, if the data has no test set")
     partition: Literal["auto", "shards", "dirichlet", "iid", "column"] = Field(
         "auto",
         description="shards sorts by label as the paper does; auto is column if data.device_column is set, else shards",
     )
-    dirichlet_alpha: Positive = Field(0.5, description="concentration of the dirichlet partition; small is uneven")
-    devices: Count = Field(20, description="number of devices N (a partition by column counts them itself)")
+    dirichlet_alpha: Positive = Field(
+        0.5, description="concentration of the dirichlet partition; smaller is more uneven"
+    )
+    devices: Count = Field(20, description="number of devices N (a partition by column sets it itself)")
 
 
 class FeaturesConfig(Section):
-    """What the linear model sees."""
+    """Feature map from raw inputs to the linear model."""
 
     map: Literal["auto", "rff", "none"] = Field(
-        "auto", description="rff: random Fourier features; auto is rff for images and none for features and own files"
+        "auto",
+        description="rff: random Fourier features; auto is rff for images, and none for ready-made features and own files",
     )
     dimension: Count = Field(100, description="number d of random Fourier features")
     gamma: Positive | Literal["scale"] = Field(
@@ -97,7 +98,7 @@ class FeaturesConfig(Section):
     )
     scaling: Literal["auto", "none", "global", "column"] = Field(
         "auto",
-        description="bring every entry within [-1, 1] by one scale or one for each column; auto is none for rff, else column",
+        description="bring every entry within [-1, 1] by one scale overall or per column; auto is none for rff, else column",
     )
     intercept: bool | Auto = Field("auto", description="add a constant feature; auto does so for own files without rff")
 
@@ -106,24 +107,25 @@ class FleetConfig(Section):
     """Devices and channel (Sec. II-B, VI-A)."""
 
     file: Text = Field(
-        "", description="CSV with mac_rate and transmit_power_dbm (and name) of each device, instead of a draw"
+        "",
+        description="CSV with mac_rate and transmit_power_dbm (and optionally name) of each device, instead of a draw",
     )
     trace: Text = Field(
         "", description="file with the arrivals of an earlier run, to replay them instead of drawing new ones"
     )
-    mac_rate: Positive = Field(1_536_000.0, description="MAC per second of a device before its factor")
+    mac_rate: Positive = Field(1_536_000.0, description="MAC per second of each device, before its factor")
     mac_rate_factor: tuple[Positive, Positive] = Field((0.8, 1.0), description="range of that factor, drawn uniformly")
     transmit_power_dbm: tuple[Finite, Finite] = Field(
-        (-5.0, 25.0), description="range of transmit powers, drawn uniformly; the paper has 15 to 25"
+        (-5.0, 25.0), description="range of transmit powers, drawn uniformly; 15 to 25 in the paper"
     )
     server_mac_rate: Positive = Field(15_360_000.0, description="MAC per second of the server")
     straggler_ratio: float = Field(
         0.3,
         ge=0,
         lt=1,
-        description="set the bandwidth so that this share of devices misses a round; 0 uses bandwidth_hz",
+        description="set the bandwidth so that this share of devices misses the deadline on average; 0 uses bandwidth_hz",
     )
-    bandwidth_hz: Positive = Field(180_000.0, description="uplink bandwidth B of a device")
+    bandwidth_hz: Positive = Field(180_000.0, description="uplink bandwidth B per device")
     noise_power_dbm: Finite = Field(-70.0, description="receiver noise N0")
     mean_gain: Positive = Field(1e-8, description="mean channel gain (Rayleigh fading)")
     download_rate_bps: Positive = Field(1e6, description="downlink rate")
@@ -132,42 +134,43 @@ class FleetConfig(Section):
 class CodingConfig(Section):
     """The coded upload (Sec. III-A)."""
 
-    coded_samples: Count = Field(1000, description="coded samples c of each device")
+    coded_samples: Count = Field(1000, description="number of coded samples c per device")
     noise_variance: Variance | tuple[Variance, ...] = Field(
-        0.1, description="noise variance sigma_i^2, one number or one for each device"
+        0.1, description="noise variance sigma_i^2, one number for all devices or one per device"
     )
     label_noise_variance: Variance | tuple[Variance, ...] = Field(
-        0.0, description="the same for the coded labels; the paper has none"
+        0.0, description="noise variance on the coded labels; none in the paper"
     )
     encoder: Literal["auto", "direct", "gram"] = Field(
         "auto",
-        description="direct draws the projection as a device does; gram draws from the same law; auto: less work",
+        description="direct draws the projection as a device does; gram draws from the same law; auto picks the cheaper one",
     )
     draw: CountOrZero = Field(
         0,
-        description="number of the draw of the coded data: another one gives other coded data, with everything else the same",
+        description="index of the draw of the coded data: another index changes the coded data alone",
     )
     clip_norm: NonNegative = Field(
         0.0,
         le=1e15,
-        description="clip the norm of every sample to this before encoding; 0 for no clipping, and no worst-case guarantee",
+        description="clip the norm of every sample to this value before encoding; 0 for no clipping and no worst-case guarantee",
     )
 
 
 class IncentiveConfig(Section):
-    """What devices are paid to give up noise (Sec. V); sets the noise variances in place of coding.noise_variance."""
+    """Rewards for less noise (Sec. V); sets the noise variances instead of coding.noise_variance."""
 
     mechanism: Literal["none", "contract", "stackelberg"] = Field(
-        "none", description="contract: an item for each device; stackelberg: one reward, shared by privacy given up"
+        "none",
+        description="contract: one item per device; stackelberg: one total reward, shared in proportion to privacy given up",
     )
-    total_reward: Positive = Field(100.0, description="what all devices together are paid")
+    total_reward: Positive = Field(100.0, description="total reward paid to all devices")
     sensitivity: Literal["table", "printed"] | tuple[Positive, ...] = Field(
         "table", description="privacy sensitivity mu_i of each device; table is 1 + 0.02 (i - 1), printed 1 + 0.02 i"
     )
 
 
 class PrivacyConfig(Section):
-    """What is said about privacy (Sec. IV-B)."""
+    """Privacy guarantees (Sec. IV-B)."""
 
     delta: float = Field(1e-5, gt=0, lt=1, description="delta of the worst-case (epsilon, delta) guarantees")
 
@@ -175,27 +178,27 @@ class PrivacyConfig(Section):
 class TrainingConfig(Section):
     """Rounds and clock (Sec. III-B to III-D)."""
 
-    local_steps: Count = Field(5, description="SGD steps tau in a round")
+    local_steps: Count = Field(5, description="local SGD steps tau per round")
     deadline_s: Positive = Field(1.0, description="duration T of a round, seconds")
     total_time_s: Positive = Field(400.0, le=MAX_COUNT, description="simulated training time of every scheme, seconds")
     rounds: CountOrZero = Field(0, description="rounds of every scheme; 0 for as many as fit in total_time_s")
-    cohort: CountOrZero = Field(0, description="devices asked in a round, drawn at random; 0 for all of them")
+    cohort: CountOrZero = Field(0, description="devices asked per round, drawn at random; 0 for all")
     server_batch: CountOrZero = Field(
-        0, description="coded samples b_s in a step of the server; 0 for the most it has time for"
+        0, description="coded samples b_s per server step; 0 for as many as the server has time for"
     )
-    evaluations: Count = Field(100, description="evaluations along a run, about")
+    evaluations: Count = Field(100, description="approximate number of evaluations per run")
     evaluation_samples: CountOrZero = Field(
-        0, description="score models on so many random test rows, where there are many; 0 for all of them"
+        0, description="score models on at most this many random test rows; 0 for all"
     )
     initial_std: NonNegative = Field(
-        0.0, le=1e6, description="standard deviation of the entries of the first model; 0 for zeros"
+        0.0, le=1e6, description="standard deviation of the entries of the initial model; 0 for zeros"
     )
     model_norm_bound: NonNegative = Field(
-        0.0, description="project the model to this Frobenius norm after every round; 0 for no projection"
+        0.0, description="project the model to at most this Frobenius norm after every round; 0 for no projection"
     )
     workers: CountOrZero = Field(
         0,
-        description="threads, which never change a result; 0 for one per core on large problems",
+        description="number of threads, which never changes a result; 0 for one per core on large problems",
         json_schema_extra=NOT_IDENTITY,
     )
 
@@ -212,17 +215,17 @@ class LearningRateConfig(Section):
     )
     only_stable: bool = Field(
         True,
-        description="leave out candidates with which the mean error would grow by a factor of 100 or more within a run",
+        description="skip candidates for which the mean error would grow by a factor of 100 or more within a run",
     )
     tuning_share: float = Field(0.5, gt=0, le=1, description="length of a tuning run, as a share of the whole run")
     validation_fraction: float = Field(
-        0.15, gt=0, lt=1, description="share of training rows held out to choose from the grid"
+        0.15, gt=0, lt=1, description="share of training rows held out for the choice from the grid"
     )
     decay_rounds: NonNegative = Field(0.0, description="beta in eta_0 / (1 + k / beta); 0 for a constant step size")
 
 
 class Config(Section):
-    """Everything that determines a comparison, and so every number that it yields.
+    """Everything that determines a comparison and its numbers.
 
     Example:
         >>> Config().training.local_steps
@@ -242,7 +245,7 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     learning_rate: LearningRateConfig = LearningRateConfig()
     options: dict[str, dict[str, Any]] = Field(
-        {}, validate_default=True, description="options of single schemes; those left out have their defaults"
+        {}, validate_default=True, description="options of individual schemes; omitted ones have their defaults"
     )
 
     @field_validator("schemes")
@@ -259,7 +262,7 @@ class Config(Section):
     @field_validator("options")
     @classmethod
     def _resolve_options(cls, given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Check the options of each scheme and fill the others in, so that a configuration says all that determines a run."""
+        """Check the options of each scheme and fill in defaults, so that a configuration holds all that determines a run."""
         for scheme in given:
             if scheme not in SCHEMES:
                 raise InputError(no_such_key("options.", scheme, SCHEMES))

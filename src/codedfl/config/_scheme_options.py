@@ -11,7 +11,7 @@ from codedfl.errors import InputError
 from codedfl.schemes import SCHEMES, make_scheme
 
 MAX_COUNT = 10**9
-"""The largest number of anything that is counted: beyond it lie typing errors, and overflow."""
+"""The largest count: larger ones are typing errors, or overflow."""
 
 
 def option_defaults(scheme: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def option_defaults(scheme: str) -> dict[str, Any]:
 
 
 def option_descriptions(scheme: str) -> dict[str, str]:
-    """Return what the options of a scheme mean, from the ``Field`` in the annotation of each.
+    """Return the descriptions of a scheme's options, from the ``Field`` in the annotation of each.
 
     Example:
         >>> option_descriptions("scfl")["device_weight"]
@@ -36,7 +36,7 @@ def option_descriptions(scheme: str) -> dict[str, str]:
 
 
 def check_options(scheme: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that a scheme does not have, and values that they cannot have."""
+    """Refuse options that a scheme does not have, and invalid values."""
     known = option_defaults(scheme)
     for name, value in options.items():
         if name not in known:

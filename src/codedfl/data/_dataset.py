@@ -1,4 +1,4 @@
-"""What a dataset is: raw inputs and targets, for training and for testing."""
+"""Datasets: raw inputs and targets for training and testing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Dataset:
     """Raw inputs and targets, before feature maps and partitions.
 
     Args:
-        name: how the dataset is called in results.
+        name: name of the dataset in results.
         task: what the targets mean.
         features: raw training inputs, (m, p), float32.
         targets: training targets, (m, o), float32; one-hot rows for classification.
@@ -33,7 +33,7 @@ class Dataset:
         test_targets: test targets, with the columns of ``targets``.
         target_names: names of the classes, or of the outputs of a regression.
         feature_names: names of the raw inputs.
-        devices: which device each training row belongs to, if the data says so.
+        devices: device of each training row, if the data names it.
 
     Example:
         >>> X, Y = np.zeros((4, 2), np.float32), one_hot(np.array([0, 1, 1, 0]), 2)
@@ -89,7 +89,7 @@ def one_hot(labels: npt.NDArray[np.integer[Any]], classes: int) -> FloatArray:
 
 
 def require_matrix(name: str, values: FloatArray) -> None:
-    """Refuse what is not a non-empty, finite, two-dimensional array of floats."""
+    """Refuse anything but a non-empty, finite, two-dimensional array of floats."""
     if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
         raise InputError(
             f"{name} has shape {values.shape} and dtype {values.dtype}: give a two-dimensional array of floats."
@@ -114,7 +114,7 @@ def _require_table(name: str, values: FloatArray, columns: tuple[str, ...]) -> N
 
 
 def require_targets(name: str, values: FloatArray, task: Task) -> None:
-    """Refuse targets of a classification that are not one-hot, and of a regression that are beyond ``MAX_TARGET``."""
+    """Refuse classification targets that are not one-hot and regression targets beyond ``MAX_TARGET``."""
     if task == "classification" and values.shape[1] < 2:
         raise InputError(f"{name} has {values.shape[1]} class: classification needs at least 2.")
     for block in row_blocks(*values.shape):

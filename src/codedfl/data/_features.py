@@ -34,12 +34,12 @@ class FeatureMap:
     An intercept appends a constant 1, which is not scaled.
 
     Args:
-        input_mean: mean of each raw input, (p,), or None for inputs as they are.
+        input_mean: mean of each raw input, (p,), or None to use inputs unchanged.
         input_scale: standard deviation of each raw input, (p,), or None.
-        frequencies: W, (p, D), or None for inputs as features.
+        frequencies: W, (p, D), or None to use the inputs as features.
         offsets: b, (D,), or None.
-        output_scale: s, (D,) or (1,), so that every training entry is within [-1, 1].
-        intercept: whether a last constant column of ones is appended.
+        output_scale: s, (D,) or (1,), which brings every training entry within [-1, 1].
+        intercept: whether to append a constant column of ones.
         input_dimension: p.
 
     Example:
@@ -76,12 +76,12 @@ class FeatureMap:
     def transform(
         self, raw: FloatArray, dtype: npt.DTypeLike = np.float32, *, rows: IntArray | None = None
     ) -> FloatArray:
-        """Return the features of raw inputs, without temporaries of their size.
+        """Return the features of raw inputs, without large temporaries.
 
         Args:
             raw: raw inputs, (m, p).
             dtype: floating type of the features.
-            rows: which rows to transform, in which order; by default all.
+            rows: indices of the rows to transform, in order; all by default.
 
         Returns:
             A C-contiguous array, (m, d) or (len(rows), d).
@@ -118,7 +118,7 @@ class FeatureMap:
         out /= self.output_scale
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the map as arrays by field name, for an .npz file; what is None is left out."""
+        """Return the map as arrays by field name, for an .npz file; fields that are None are left out."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
@@ -194,15 +194,15 @@ def fit_feature_map(
     Args:
         raw: raw training inputs, (m, p).
         kind: "rff" for random Fourier features, "none" for the inputs themselves.
-        dimension: number D of random Fourier features; the intercept comes on top.
+        dimension: number D of random Fourier features; the intercept is extra.
         gamma: width of the kernel; "scale" is 1 / (p v), where v is the variance of all entries of the inputs, after
             standardisation.
-        standardize: whether inputs are first shifted and scaled to mean 0 and variance 1; constant ones are only shifted.
-        scaling: what features are divided by: their largest magnitude over all ("global"), in each column ("column") or
-            nothing ("none"). "auto" is "none" for random Fourier features, which are within sqrt(2 / D), and "column" for
+        standardize: whether to shift and scale inputs to mean 0 and variance 1 first; constant inputs are only shifted.
+        scaling: divide features by their largest magnitude overall ("global") or per column ("column"), or leave them
+            ("none"). "auto" is "none" for random Fourier features, which are within sqrt(2 / D), and "column" for
             inputs.
-        intercept: whether a last constant column of ones is appended.
-        rng: randomness of W and b.
+        intercept: whether to append a constant column of ones.
+        rng: source of W and b.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -247,13 +247,13 @@ def _moments(raw: FloatArray, standardize: bool) -> tuple[FloatArray | None, Flo
 
 
 def _scale_gamma(total_variance: float) -> float:
-    # Constant inputs have no scale; this is what scikit-learn takes for them too.
+    # Constant inputs have no scale; scikit-learn uses the same value.
     return 1 / total_variance if total_variance > np.finfo(np.float64).tiny else 1.0
 
 
 def _with_fourier(fitted: FeatureMap, dimension: int, gamma: float, rng: np.random.Generator) -> FeatureMap:
     sampler = RBFSampler(gamma=gamma, n_components=dimension, random_state=int(rng.integers(2**32)))
-    # The sampler looks at nothing but the number of columns.
+    # The sampler uses only the number of columns.
     sampler.fit(np.zeros((1, fitted.input_dimension)))
     with np.errstate(over="ignore"):
         frequencies = sampler.random_weights_.astype(np.float32)

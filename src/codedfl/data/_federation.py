@@ -21,12 +21,12 @@ from codedfl.typing import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class DeviceSummary:
-    """What a device holds.
+    """The data of one device.
 
     Args:
         name: name of the device.
-        samples: number of its rows.
-        classes: number of its rows in each class that it has; empty for a regression.
+        samples: number of rows.
+        classes: number of rows in each class present; empty for a regression.
     """
 
     name: str
@@ -38,12 +38,12 @@ class DeviceSummary:
 class Federation(ByObject):
     """The data of N devices, contiguous per device, and the test set, after the feature map.
 
-    The arrays are in memory, or mapped from files (see `open_federation`): no method but ``split_validation`` copies rows.
+    Arrays are in memory or mapped from files (see `open_federation`). Only ``split_validation`` copies rows.
 
     Args:
         features: X, (m, d), rows ordered by device, C-contiguous.
         labels: Y, (m, o).
-        offsets: where the rows of each device start, and m, (N + 1,).
+        offsets: first row of each device, followed by m, (N + 1,).
         test_features: features of the test rows.
         test_labels: targets of the test rows.
         task: what the labels mean.
@@ -137,7 +137,7 @@ class Federation(ByObject):
         return self.features[rows], self.labels[rows]
 
     def describe(self) -> tuple[DeviceSummary, ...]:
-        """Return what each device holds."""
+        """Return a summary of each device's data."""
         return tuple(
             DeviceSummary(name, int(count), self._classes(i))
             for i, (name, count) in enumerate(zip(self.device_names, self.samples, strict=True))
@@ -150,7 +150,7 @@ class Federation(ByObject):
         return {name: int(count) for name, count in zip(self.target_names, counts, strict=True) if count}
 
     def require_in_memory(self) -> None:
-        """Refuse mapped data, which is too large to be copied.
+        """Refuse mapped data, which is too large to copy.
 
         Raises:
             InputError: the features are mapped from a file.
@@ -162,12 +162,12 @@ class Federation(ByObject):
             )
 
     def split_validation(self, fraction: float, rng: np.random.Generator) -> Federation:
-        """Hold rows of every device out as the new test set, to choose step sizes without touching test data.
+        """Hold out rows of every device as the new test set, to choose step sizes without the test data.
 
         Args:
-            fraction: fraction of the rows of each device to hold out, rounded. Every device keeps at least one row, and if
-                rounding would hold out none at all, one row of the largest device is.
-            rng: randomness.
+            fraction: fraction of the rows of each device to hold out, rounded. Every device keeps at least one row. If
+                rounding would hold out none at all, one row of the largest device is held out.
+            rng: source of randomness.
 
         Raises:
             InputError: the fraction is not within (0, 1), no device has a row to spare, or the features are mapped.
@@ -196,7 +196,7 @@ class Federation(ByObject):
 def build_federation(
     dataset: Dataset, feature_map: FeatureMap, partition: Partition, dtype: npt.DTypeLike = np.float32
 ) -> Federation:
-    """Map the rows of a dataset to features, straight into the order of the devices.
+    """Map the rows of a dataset to features, ordered by device.
 
     Example:
         >>> from codedfl.data import fit_feature_map, load_dataset, partition
@@ -232,7 +232,7 @@ def mapped_file(values: FloatArray) -> str | None:
         >>> mapped_file(np.zeros((2, 2))) is None
         True
     """
-    # An array computed from a mapped one may be of type numpy.memmap too: only what is at the bottom tells.
+    # An array computed from a mapped one may have type numpy.memmap too: only the innermost base tells.
     owner = values
     while isinstance(owner.base, np.ndarray):
         owner = owner.base

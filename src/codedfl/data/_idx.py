@@ -19,14 +19,14 @@ _UNSIGNED_BYTE = 0x08
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """Read an array of bytes from an IDX file, gzip'd or not.
+    """Read an array of bytes from an IDX file, gzipped or not.
 
     The file starts with the bytes 0, 0, 8 (unsigned bytes) and the number of dimensions, then each dimension as a
     big-endian 32-bit integer, then the entries in row-major order.
 
     Args:
-        path: the file; whether it is gzip'd is seen from its content.
-        dimensions: number of dimensions that it must have: 3 for images, 1 for labels.
+        path: the file; gzip is recognised from the content.
+        dimensions: required number of dimensions: 3 for images, 1 for labels.
 
     Raises:
         InputError: the file is of another kind, truncated, or too long.

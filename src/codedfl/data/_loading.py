@@ -40,13 +40,13 @@ def load_dataset(
         data_dir: folder with the files of named datasets; by default that in the environment variable ``CODEDFL_DATA``,
             else ``data`` in the current directory.
         target: column(s) of a file to predict; for an .npz file the name of one array, ``y`` by default.
-        device_column: column of a file that says which device a row belongs to; for an .npz file the name of an array,
+        device_column: column of a file that names the device of each row; for an .npz file the name of an array,
             ``device`` by default and if present.
         drop: columns of a file to leave out.
         task: "auto" takes numbers for a regression, and text, categories and booleans for a classification.
         test_fraction: fraction of the rows to test on, for data without test rows of their own.
         test_file: a file with test rows, in place of a random split.
-        rng: randomness of the split.
+        rng: source of the random split.
 
     Raises:
         InputError: something is wrong with the arguments or the files; the message says what, and what to do.
@@ -115,9 +115,9 @@ def load_file(
         path: a .csv, .parquet or .npz file.
         columns: its columns that are not features.
         task: "auto" takes numbers for a regression, and text, categories and booleans for a classification.
-        test_fraction: fraction of the rows to test on, if there are no test rows apart.
+        test_fraction: fraction of the rows to test on, if there are no separate test rows.
         test_file: a file with test rows, or "".
-        rng: randomness of the split.
+        rng: source of the random split.
     """
     require_file("data.dataset", path)
     train, test = _read(path, columns)

@@ -28,7 +28,7 @@ DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def is_federation_folder(source: str) -> bool:
-    """Tell whether a source is a folder rather than a file or the name of a dataset; names come first."""
+    """Tell whether a source is a folder rather than a file or a dataset name; names take precedence."""
     # Path.is_dir raises on names that are too long for the system, and takes "" for the current directory.
     return source not in REGISTRY and os.path.isdir(source)  # noqa: PTH112
 
@@ -37,14 +37,16 @@ def open_federation(folder: Path | str) -> Federation:
     """Open a federation whose rows stay on disk until they are needed.
 
     The folder holds ``features.npy`` (m, d) and ``labels.npy`` (m, o), the rows ordered by device; ``offsets.npy`` (N + 1,),
-    where the rows of each device start, and m; ``test_features.npy`` and ``test_labels.npy``; and ``federation.json`` with the
-    keys ``task`` ("classification" or "regression") and, if wanted, ``target_names`` and ``device_names``. All four matrices are
-    in C order and of one type, float32 or float64; offsets are int64. Features are taken as they are.
+    the first row of each device, followed by m; ``test_features.npy`` and ``test_labels.npy``; and ``federation.json``
+    with the keys ``task`` ("classification" or "regression") and, optionally, ``target_names`` and ``device_names``.
+    All four matrices are in C order and of one type, float32 or float64; offsets are int64. Features are used
+    unchanged.
 
-    Every value is read once, to refuse NaN and infinity, a few rows at a time. The files must not change while they are in use.
+    Every value is read once, a few rows at a time, to refuse NaN and infinity. The files must not change while they are
+    in use.
 
     Args:
-        folder: where the files are.
+        folder: the folder with the files.
 
     Returns:
         A federation of read-only ``numpy.memmap`` arrays.
@@ -86,11 +88,11 @@ def open_federation(folder: Path | str) -> Federation:
 def save_federation(federation: Federation, folder: Path | str) -> None:
     """Write a federation to a folder that `open_federation` opens, a few rows at a time.
 
-    ``federation.json`` comes last, so that a folder that was not finished is not taken for one.
+    ``federation.json`` is written last, so that an unfinished folder is not mistaken for a federation.
 
     Args:
         federation: the data, in memory or mapped, all of it float32 or all of it float64.
-        folder: where to write; it is made, or it is empty.
+        folder: where to write; created if missing, otherwise empty.
 
     Raises:
         InputError: the folder is not empty or cannot be written, or the types of the arrays differ.
@@ -120,7 +122,7 @@ def save_federation(federation: Federation, folder: Path | str) -> None:
 
 
 def _map(path: Path) -> npt.NDArray[Any]:
-    # Not numpy.load, which takes whatever is not an .npy file for a pickle or an archive.
+    # Not numpy.load, which treats any file that is not .npy as a pickle or an archive.
     with refusing_damage(path, "an .npy file"):
         return np.lib.format.open_memmap(path, mode="r")
 
@@ -221,7 +223,7 @@ def _names(path: Path, key: str, names: Any, count: int, what: str) -> tuple[str
 def _write_npy(path: Path, values: npt.NDArray[Any]) -> None:
     """Write an array block by block.
 
-    Written and not mapped: on a full disk, a write raises an error, but a mapping kills the process.
+    The file is written, not mapped: on a full disk a write raises an error, whereas a mapping kills the process.
     """
     header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
     with open_atomically(path) as file:

@@ -23,13 +23,13 @@ def read_npz_tables(path: Path, columns: Columns, *, for_test: bool = False) -> 
     """Read the training rows of an .npz file, and its test rows if it has any.
 
     The inputs are the array ``X``, (m, p); the targets the array that ``columns.target`` names, ``y`` by default, (m,) or
-    (m, o); the device of each row the array that ``columns.device`` names, ``device`` by default and if present. The test
+    (m, o); the device of each row the array that ``columns.device`` names, ``device`` by default, if present. The test
     rows are ``X_test`` and ``y_test``.
 
     Args:
         path: the file.
         columns: names of the arrays.
-        for_test: the file holds nothing but test rows, in ``X`` and ``y``.
+        for_test: the file holds only test rows, in ``X`` and ``y``.
     """
     if columns.drop:
         raise InputError(
@@ -65,7 +65,7 @@ def _table(path: Path, arrays: Arrays, inputs: str, target: str, device: str) ->
         require_same_rows(f"{inputs} in {shown(path)}", X, device, devices)
     name = target.removesuffix("_test")
     names = [name] if y.ndim == 1 or y.shape[1] == 1 else [f"{name}_{output}" for output in range(y.shape[1])]
-    # Text may hold what is no Unicode, which only shows when it is looked at.
+    # Text may hold invalid Unicode, which shows only when it is read.
     with refusing_damage(path, "an .npz file"):
         targets = pd.DataFrame(dict(zip(names, y.reshape(len(y), -1).T, strict=True)))
         device_names = None if devices is None else tuple(str(value) for value in devices.tolist())

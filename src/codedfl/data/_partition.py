@@ -1,4 +1,4 @@
-"""Which rows each device holds, and which rows are for testing."""
+"""Partitions of the rows: over devices, and into training and test rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_DRAWS = 100
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Disjoint sets of rows that together are all rows 0..m-1, one set for each device.
+    """A partition of the rows 0..m-1 into one set per device.
 
     Args:
         parts: sorted row numbers of each device.
@@ -53,11 +53,11 @@ def partition(dataset: Dataset, kind: PartitionKind, devices: int, alpha: float,
 
     Args:
         dataset: the data.
-        kind: "shards" (rows sorted by class or first target, one contiguous shard for each device), "dirichlet" (random
+        kind: "shards" (rows sorted by class or first target, one contiguous shard per device), "dirichlet" (random
             proportions in each class), "iid" (at random) or "column" (as ``dataset.devices`` says).
         devices: number of devices; "column" takes it from the data.
-        alpha: concentration for "dirichlet": the smaller, the fewer classes on a device.
-        rng: randomness.
+        alpha: concentration for "dirichlet": the smaller, the fewer classes per device.
+        rng: source of randomness.
     """
     if kind == "column":
         if dataset.devices is None:
@@ -106,12 +106,12 @@ def partition_iid(rows: int, devices: int, rng: np.random.Generator) -> Parts:
 
 
 def partition_dirichlet(labels: IntArray, devices: int, alpha: float, rng: np.random.Generator) -> Parts:
-    r"""Divide each class over the devices in proportions :math:`q \sim \mathrm{Dirichlet}(\alpha, \dots, \alpha)`.
+    r"""Divide each class among the devices in proportions :math:`q \sim \mathrm{Dirichlet}(\alpha, \dots, \alpha)`.
 
-    Proportions are drawn again until every device has a row.
+    Proportions are redrawn until every device has a row.
 
     Raises:
-        InputError: after ``MAX_DRAWS`` draws some device still had none.
+        InputError: a device still has no row after ``MAX_DRAWS`` draws.
 
     Example:
         >>> labels = np.repeat([0, 1], 50)
@@ -166,14 +166,14 @@ def _require_devices(devices: int, rows: int) -> None:
 def split_rows(
     rows: int, test_fraction: float, labels: IntArray | None, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Split the row numbers into (train, test), both sorted and neither of them empty.
+    """Split the row numbers into (train, test), both sorted and neither empty.
 
     Args:
         rows: number of rows, 2 or more.
         test_fraction: fraction of the rows that go to the test part, rounded, and at least one row.
         labels: class of each row, to give both parts the same mix of classes. Without them, or when a class or a part
             is too small for that, rows are drawn regardless of class.
-        rng: randomness.
+        rng: source of randomness.
 
     Example:
         >>> train, test = split_rows(10, 0.2, np.repeat([0, 1], 5), np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""The datasets that are known by name: what files they consist of, where those are, and how they are read."""
+"""Named datasets: their files, where to find them, and how to read them."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class NamedDataset:
     Args:
         description: one line for lists.
         source: where to get the files, in words; empty when none are needed.
-        load: from the files found, the test fraction and randomness to the dataset.
-        files: names of the files, all of them needed.
-        endings: what may follow the name of a file, in order of preference.
+        load: builds the dataset from the files found, the test fraction and a random generator.
+        files: names of the files, all required.
+        endings: possible endings of a file's name, in order of preference.
     """
 
     description: str
@@ -65,10 +65,10 @@ class DatasetStatus:
     """Whether a dataset can be loaded, and if not, what to do.
 
     Args:
-        name: name to load it by.
+        name: name under which it is loaded.
         description: one line on what it is.
-        available: whether all its files are there.
-        location: the folder looked in, or "embedded" when it needs no files.
+        available: whether all its files are present.
+        location: the folder searched, or "embedded" if it needs no files.
         files: the files it consists of.
         hint: how to get it; empty when it is available.
     """
@@ -139,7 +139,7 @@ def list_datasets(data_dir: Path | None = None) -> tuple[DatasetStatus, ...]:
 
 
 def dataset_folder(name: str, data_dir: Path | None) -> Path:
-    """Return the folder that is to hold a dataset.
+    """Return the folder in which a dataset is expected.
 
     It is the sub-folder with the dataset's name of ``data_dir``, else of the environment variable ``CODEDFL_DATA``, else
     of ``data`` in the current directory; or that directory itself when it already has the dataset's name.
@@ -253,7 +253,7 @@ def decode_vgg(paths: list[Path], scale: dict[str, npt.NDArray[Any]]) -> tuple[F
     for codes, _ in parts:
         rows = features[start : start + len(codes)]
         for block in row_blocks(*rows.shape):
-            # With codes already checked, "clip" only spares the copy that "raise" makes.
+            # The codes are already checked: "clip" only avoids the copy that "raise" makes.
             np.take(code_values, codes[block], out=rows[block], mode="clip")
             rows[block] *= feature_scale
         start += len(codes)

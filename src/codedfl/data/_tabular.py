@@ -28,7 +28,7 @@ class Columns:
 
     Args:
         target: column(s) to predict (``data.target``).
-        device: column that says which device a row belongs to, or "" (``data.device_column``).
+        device: column that names the device of each row, or "" (``data.device_column``).
         drop: columns to leave out (``data.drop``).
     """
 
@@ -39,14 +39,14 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What was read from one file.
+    """The contents of one file.
 
     Args:
         path: the file, for messages.
         features: (m, p), float32, finite.
         feature_names: names of the p columns.
-        targets: the target column(s), without missing values, of whatever type the file has.
-        devices: the device of each row, if the file says so.
+        targets: the target column(s), without missing values, in the types of the file.
+        devices: the device of each row, if the file names it.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Table:
     devices: tuple[str, ...] | None = None
 
     def with_features(self, names: tuple[str, ...]) -> FloatArray:
-        """Return the features in the order of ``names``, or refuse if they are others."""
+        """Return the features in the order of ``names``; refuse a table with other features."""
         if self.feature_names == names:
             return self.features
         lacking = sorted(set(names) - set(self.feature_names))
@@ -104,7 +104,7 @@ def read_frame(path: Path, columns: Columns, *, for_test: bool = False) -> Table
     Args:
         path: the file.
         columns: the columns that are not features.
-        for_test: the rows are test rows, whose file may do without the device column and the dropped columns.
+        for_test: the rows are test rows, whose file may lack the device column and the dropped columns.
     """
     frame = read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
     names = [str(name) for name in frame.columns]
@@ -130,14 +130,14 @@ def read_frame(path: Path, columns: Columns, *, for_test: bool = False) -> Table
 
 def _read_csv(path: Path) -> pd.DataFrame:
     with refusing_damage(path, "a .csv file"), warnings.catch_warnings():
-        # A row with more fields than the header is a warning to pandas, which then drops the surplus.
+        # pandas only warns about a row with more fields than the header, and drops the surplus.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         _check_header(path)
         return pd.read_csv(path, index_col=False, low_memory=False)
 
 
 def _check_header(path: Path) -> None:
-    """Refuse empty and repeated names, which pandas would change, and too many columns, over which it would take hours."""
+    """Refuse empty and repeated names, which pandas would change, and too many columns, which would take it hours."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         header = next(filter(None, csv.reader(file)), [])
     refuse_too_many_columns(path, len(header))
@@ -201,7 +201,7 @@ def _refuse_missing(path: Path, column: pd.Series) -> None:
 
 
 def is_numeric(column: pd.Series) -> bool:
-    """Tell whether a column holds real numbers; booleans are not counted as such.
+    """Tell whether a column holds real numbers; booleans do not count.
 
     Example:
         >>> [is_numeric(pd.Series(values)) for values in ([1, 2], [0.5], [True], ["a"], [1j])]

@@ -23,7 +23,7 @@ MAX_CLASSES = 1000
 
 @dataclass(frozen=True)
 class TargetEncoding:
-    """How target columns become numbers, as learnt from the training rows.
+    """The encoding of target columns as numbers, learnt from the training rows.
 
     Args:
         task: one-hot classes, or the numbers themselves.
@@ -34,7 +34,7 @@ class TargetEncoding:
     names: tuple[str, ...]
 
     def encode(self, targets: pd.DataFrame, path: Path) -> FloatArray:
-        """Return the (m, o) float32 targets of rows that were read from ``path``."""
+        """Return the (m, o) float32 targets of rows read from ``path``."""
         if self.task == "classification":
             return one_hot(self.class_indices(targets, path), len(self.names))
         columns = [targets[name] for name in targets.columns]
@@ -59,7 +59,7 @@ def fit_targets(targets: pd.DataFrame, task: TaskChoice, path: Path) -> TargetEn
     """Learn from training rows how to encode targets.
 
     Numeric columns make a regression, and one column of text, categories or booleans a classification;
-    ``task="classification"`` makes one of whole numbers too.
+    ``task="classification"`` accepts whole numbers too.
 
     Example:
         >>> fit_targets(pd.DataFrame({"fruit": ["pear", "apple", "pear"]}), "auto", Path("fruit.csv"))

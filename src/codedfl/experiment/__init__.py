@@ -1,4 +1,4 @@
-"""Experiments: from a configuration to a comparison of schemes, with everything that it leaves behind.
+"""Experiments: from a configuration to a comparison of schemes and its results.
 
 Example:
     >>> from codedfl.experiment import load_config, run

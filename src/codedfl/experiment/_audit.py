@@ -20,12 +20,12 @@ from codedfl.progress import Progress
 
 @dataclass(frozen=True)
 class Audit:
-    """What the coded uploads of a configuration reveal.
+    """The audit of a configuration's coded uploads.
 
     Args:
         experiment: configuration, data and code.
-        devices: one audit a device.
-        known_ratio: what the attacker knew; None if there was no attack.
+        devices: one audit per device.
+        known_ratio: share of a device's samples that the attacker knew; None without an attack.
     """
 
     experiment: Experiment
@@ -33,7 +33,7 @@ class Audit:
     known_ratio: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything in plain numbers and strings; None stands for infinite, that is for no bound."""
+        """Return everything as plain numbers and strings; None stands for infinity, that is, no bound."""
         config = self.experiment.config
         summary: dict[str, Any] = plain(
             {
@@ -65,13 +65,13 @@ def run_audit(
     known_ratio: float | None = 0.9,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit what every device of a configuration that takes part would upload under SCFL or DP-CFL.
+    """Audit the coded upload of every participating device under SCFL or DP-CFL.
 
     Args:
         config: data, coded samples, noise and clipping.
-        known_ratio: share of a device's samples that the attacker knows already; None to leave the attack out, which takes most
-            of the time.
-        progress: told how far the work is.
+        known_ratio: share of a device's samples that the attacker knows; None to skip the attack, which takes most of
+            the time.
+        progress: where to report progress.
 
     Example:
         >>> from codedfl.experiment import load_config
@@ -112,7 +112,7 @@ def run_audit(
 
 def write_audit(audit: Audit, folder: Path | str) -> None:
     """Write ``audit.json``, ``audit.png`` and the configuration to a folder."""
-    from codedfl.plotting import draw_audit  # matplotlib is slow to import and only needed here
+    from codedfl.plotting import draw_audit  # matplotlib is slow to import and needed only here
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

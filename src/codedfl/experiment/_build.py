@@ -48,10 +48,10 @@ from codedfl.training import Code, Setting
 from codedfl.typing import BoolArray, FloatArray
 
 LARGE_DIMENSION = 1000
-"""Features from which on threads pay for themselves in the round loop."""
+"""Number of features from which on threads pay off in the round loop."""
 
 FEATURE_DATASETS = ("cifar10-vgg",)
-"""Named datasets whose columns are features already."""
+"""Named datasets whose columns are already features."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Experiment:
     Args:
         config: the configuration.
         setting: data, fleet, channel and code.
-        feature_map: from raw inputs to features, kept so that a model can be used later.
-        traces: recorded arrivals that schemes replay, by scheme; the others have the channel model.
+        feature_map: from raw inputs to features, kept so that models can be used later.
+        traces: recorded arrivals to replay, by scheme; other schemes use the channel model.
     """
 
     config: Config
@@ -71,16 +71,17 @@ class Experiment:
     traces: Mapping[str, TraceArrivals] = field(default_factory=dict)
 
     def with_code_of(self, config: Config) -> Experiment:
-        """Return the experiment of another configuration in the same family (see `family_key`): only its code is built anew."""
+        """Return the experiment of another configuration in the same family (see `family_key`): only its code is rebuilt."""
         code = _code(config, self.setting.federation.devices)
         setting = replace(self.setting, code=code, server_batch=config.training.server_batch or None)
         return replace(self, config=config, setting=setting)
 
 
 def family_key(config: Config) -> str:
-    """Return an identity of all that data, fleet, channel and clock depend on.
+    """Return an identity of all fields that data, fleet, channel and clock depend on.
 
-    Every field of a configuration counts but those blanked out here, so a new one separates families until it is listed.
+    Every field of a configuration counts except those blanked out here, so a new field separates families until it is
+    listed.
     """
     default = Config()
     of_a_run = ("rounds", "total_time_s", "server_batch", "evaluations", "initial_std", "model_norm_bound")
@@ -95,7 +96,7 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
 
     Args:
         config: the configuration.
-        like: an experiment with the same ``seed``, ``data`` and ``features``, whose rows are taken instead of loading them.
+        like: an experiment with the same ``seed``, ``data`` and ``features``, whose rows are reused.
 
     Raises:
         InputError: if data or fleet cannot be read or do not fit together.
@@ -136,9 +137,9 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
 
 
 def _open(config: Config) -> tuple[Federation, FeatureMap]:
-    """Map the federation of a folder: its rows are features and belong to devices already."""
+    """Map the federation of a folder, whose rows are already features assigned to devices."""
     data, features = config.data, config.features
-    # What an option may be because it says no more than what happens anyway, and what else decides.
+    # For each option: the values that have no effect here, and what decides instead.
     options: tuple[tuple[str, object, tuple[object, ...], str], ...] = (
         ("data.target", data.target, ((),), "its labels.npy holds the targets"),
         ("data.device_column", data.device_column, ("",), "its offsets.npy says which device has which rows"),
@@ -252,9 +253,9 @@ def _code(config: Config, devices: int) -> Code:
 def noise_from_incentive(
     incentive: IncentiveConfig, devices: int, coded_samples: int
 ) -> tuple[FloatArray, BoolArray | None]:
-    """Return the noise variances that a mechanism leads to, and who takes part in the upload; None for everyone.
+    """Return the noise variances that result from a mechanism, and the devices that upload; None for all.
 
-    Budgets are those of the bound that holds for all data (``h = 0``).
+    Budgets use the bound that holds for all data (``h = 0``).
     """
     if incentive.sensitivity == "table":
         sensitivity = table_sensitivities(devices)
@@ -284,12 +285,12 @@ def _read_traces(path: str, schemes: Sequence[str], names: Sequence[str]) -> dic
     """Read the trace that each scheme replays.
 
     Args:
-        path: a file for all schemes, or a folder with one per scheme; schemes without one keep the channel model.
+        path: a file for all schemes, or a folder with one file per scheme; schemes without one use the channel model.
         schemes: their names.
         names: the names of the devices.
 
     Raises:
-        InputError: if there is no such file or folder, or a trace does not fit the devices.
+        InputError: if the file or folder does not exist, or a trace does not fit the devices.
     """
     if not path:
         return {}

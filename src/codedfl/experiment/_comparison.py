@@ -1,4 +1,4 @@
-"""A comparison of schemes: what ran and what came out."""
+"""A comparison of schemes and its results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Comparison:
 
     Args:
         experiment: configuration, data, fleet and code.
-        evaluator: what measured the models, with the centralised reference.
+        evaluator: the evaluator of the models, with the centralised reference.
         results: one per scheme that ran, in the order of the configuration.
-        wall_time_s: real time that everything took, in this sitting.
-        remarks: what came up on the way and a reader should know.
+        wall_time_s: real time in total, without earlier parts of a resumed run.
+        remarks: events during the run that a reader should know about.
     """
 
     experiment: Experiment
@@ -40,7 +40,7 @@ class Comparison:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the user stopped the comparison before its end."""
+        """Whether the user stopped the comparison early."""
         return len(self.results) < len(self.config.schemes) or any(
             result.status == "interrupted" for result in self.results
         )
@@ -53,6 +53,6 @@ class Comparison:
         return results[scheme]
 
     def predictor(self, scheme: str) -> Predictor:
-        """Return the model of a scheme in a form that works on raw inputs."""
+        """Return the model of a scheme as a predictor on raw inputs."""
         federation = self.setting.federation
         return Predictor(self.experiment.feature_map, self[scheme].model, federation.task, federation.target_names)

@@ -1,4 +1,4 @@
-"""Notes: what a reader of a comparison's results should know, in sentences."""
+"""Notes for the reader of a comparison's results, in sentences."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HARDLY_EVER = 1e-3
 """An arrival probability below which a device deserves a note."""
 
 MOST_NAMES = 5
-"""Devices that a note names."""
+"""Largest number of devices that a note names."""
 
 
 def notes_on(comparison: Comparison) -> list[str]:
-    """Return what a reader of the results should know, one sentence each.
+    """Return notes for the reader of the results, one sentence each.
 
     Example:
         >>> from codedfl.experiment import load_config, run
@@ -46,7 +46,7 @@ def notes_on(comparison: Comparison) -> list[str]:
 
 
 def _incentive_notes(comparison: Comparison) -> list[str]:
-    """Return what an incentive mechanism bought."""
+    """Return notes on the incentive mechanism and the noise it led to."""
     incentive, code = comparison.config.incentive, comparison.setting.code
     if incentive.mechanism == "none":
         return []
@@ -58,7 +58,7 @@ def _incentive_notes(comparison: Comparison) -> list[str]:
 
 
 def _privacy_notes(comparison: Comparison) -> list[str]:
-    """Return what clipping did and which worst-case guarantee it buys; nothing without clipping."""
+    """Return notes on clipping and its worst-case guarantee; none without clipping."""
     code, delta = comparison.setting.code, comparison.config.privacy.delta
     if code.clip_norm is None:
         return []
@@ -80,7 +80,7 @@ def _privacy_notes(comparison: Comparison) -> list[str]:
 
 
 def _rare_devices(comparison: Comparison) -> dict[tuple[str, ...], list[str]]:
-    """Return which devices hardly ever arrive, and in which schemes."""
+    """Return the devices that rarely arrive, with the schemes concerned."""
     names = comparison.setting.federation.device_names
     found: dict[tuple[str, ...], list[str]] = {}
     for result in comparison.results:

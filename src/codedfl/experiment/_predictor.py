@@ -17,7 +17,7 @@ from codedfl.typing import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A linear model together with the feature map that it was trained on.
+    """A linear model with the feature map that it was trained on.
 
     Args:
         feature_map: from raw inputs to features.

@@ -1,4 +1,4 @@
-"""What a run says about the privacy of its coded uploads."""
+"""The privacy of a run's coded uploads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from codedfl.training import RunResult, Setting
 
 
 def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
-    """Return the budgets of a scheme's coded upload, the largest over devices, and what they mean.
+    """Return the budgets of a scheme's coded upload, the largest over devices, with their meaning.
 
     Args:
         result: the run.
-        delta: of the (epsilon, delta) guarantees.
+        delta: that of the (epsilon, delta) guarantees.
 
     Returns:
         ``mi_dp_bits`` for one entry of the features; ``epsilon_features`` for the features alone, ``epsilon`` for features and
@@ -43,7 +43,7 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
 
 
 def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | None, delta: float) -> float:
-    """Return the worst-case epsilon under this noise; infinite where samples are not clipped."""
+    """Return the worst-case epsilon under this noise; infinite if samples are not clipped."""
     if setting.code.clip_norm is None:
         return math.inf
     labels = setting.federation.labels

@@ -1,4 +1,4 @@
-"""The run folder: everything that a run leaves behind."""
+"""The run folder: all files of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "pydantic", "matplotlib
 class RunFolder:
     """A folder with the configuration, checkpoints and results of one comparison.
 
-    Use `create` for a new run and `reopen` to go on with one.
+    Use `create` for a new run and `reopen` to continue one.
 
     Args:
         path: the folder.
@@ -39,10 +39,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, config: Config) -> RunFolder:
-        """Make a folder for a new run and write the configuration to it.
+        """Create a folder for a new run and write the configuration to it.
 
         Raises:
-            InputError: if the folder holds anything already, so that no result is overwritten.
+            InputError: if the folder is not empty, so that no result is overwritten.
         """
         path = Path(path)
         try:
@@ -57,10 +57,10 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path | str) -> RunFolder:
-        """Open the folder of an earlier run, and clear away what a killed process left half written.
+        """Open the folder of an earlier run, and remove files that a killed process left incomplete.
 
         Raises:
-            InputError: if it is not one.
+            InputError: if it is not a run folder.
         """
         path = Path(path)
         if not ((path / "config.toml").is_file() and (path / "checkpoints").is_dir()):
@@ -83,17 +83,17 @@ class RunFolder:
         """Remove the folder if it holds nothing but the configuration, so that a run refused at its start leaves no trace."""
         subfolders = [self.path / name for name in SUBFOLDERS]
         if {*self.path.rglob("*")} <= {*subfolders, self.path / "config.toml"}:
-            with suppress(OSError):  # what cannot be removed does no harm
+            with suppress(OSError):  # leftovers do no harm
                 (self.path / "config.toml").unlink(missing_ok=True)
                 for folder in (*subfolders, self.path):
                     folder.rmdir()
 
     def checkpoint(self, scheme: str) -> Path:
-        """Return where the checkpoint of a scheme is."""
+        """Return the path of a scheme's checkpoint."""
         return self.path / "checkpoints" / f"{scheme}.npz"
 
     def curve(self, scheme: str) -> Path:
-        """Return where the learning curve of a scheme is written while it grows."""
+        """Return the path of a scheme's learning curve during the run."""
         return self.path / "curves" / f"{scheme}.csv"
 
     def step_sizes(self) -> dict[str, StepSizeChoice]:
@@ -112,7 +112,7 @@ class RunFolder:
         write_atomically(self.path / "step_sizes.json", json.dumps(plain(values), indent=2))
 
     def write_results(self, comparison: Comparison) -> None:
-        """Write summary, curves, pictures, models and versions."""
+        """Write the summary, curves, pictures, models and versions."""
         write_atomically(self.path / "summary.json", json.dumps(summarise(comparison), indent=2))
         write_atomically(self.path / "curves.csv", curves_csv(comparison))
         write_atomically(self.path / "versions.json", json.dumps(_versions(comparison), indent=2))
@@ -122,7 +122,7 @@ class RunFolder:
             comparison.predictor(result.scheme.name).save(self.path / "models" / f"{result.scheme.name}.npz")
 
     def _draw(self, comparison: Comparison) -> None:
-        from codedfl.plotting import Clock, draw_curves  # matplotlib is slow to import and only needed here
+        from codedfl.plotting import Clock, draw_curves  # matplotlib is slow to import and needed only here
 
         setting = comparison.setting
         title = (
@@ -157,7 +157,7 @@ def _number(value: float | None, missing: float) -> float:
 
 
 def curves_csv(comparison: Comparison) -> str:
-    """Return all learning curves as CSV, one row an evaluation."""
+    """Return all learning curves as CSV, one row per evaluation."""
     return curves_to_csv((result.scheme.name, result.curve) for result in comparison.results)
 
 

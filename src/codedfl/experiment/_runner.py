@@ -62,16 +62,16 @@ def run(
 
     Args:
         config: what to compare, and in which setting.
-        experiment: the configuration's data, fleet and code, if they have been built already.
+        experiment: the configuration's data, fleet and code, if already built.
         folder: where checkpoints and results go; schemes with a checkpoint continue from it. None keeps everything in memory.
-        progress: told how far the work is.
+        progress: where to report progress.
         callbacks: added to every run; one that raises `StopTraining` ends the comparison, with the results so far kept.
 
     Returns:
         The result of every scheme.
 
     Raises:
-        InputError: if the configuration, the data or the fleet does not allow it; before any training.
+        InputError: if the configuration, the data or the fleet is unsuitable; raised before any training.
 
     Example:
         >>> from codedfl.config import load_config
@@ -93,26 +93,27 @@ def sweep(
     progress: Progress | None = None,
     callbacks: tuple[Callback, ...] = (),
 ) -> list[Comparison]:
-    """Run several comparisons, with the results of `run`, in a fraction of the time.
+    """Run several comparisons with the same results as `run`, in a fraction of the time.
 
     Configurations that agree in data, features, fleet, local steps and deadline share them, and their runs advance in lock-step
     (see `codedfl.training.train_together`): noise levels, draws of the coded data, step sizes, server batches and schemes cost
     little more than one of them. A run whose result does not depend on what differs, such as FedAvg at several noise levels, is
-    trained once. Every number equals that of `run` up to rounding. The coded data of all configurations is in memory at once.
+    trained once. Every number equals that of `run` up to rounding. The coded data of all configurations is held in
+    memory at once.
 
     Nothing is written; ``RunFolder.create(path, config).write_results(comparison)`` does that.
 
     Args:
         configs: what to compare, and in which settings.
-        like: an experiment on the same data as all configurations, with the same seed, so that it is not loaded again.
-        progress: told how far the work is; a shared run is reported once.
+        like: an experiment with the same data and seed as all configurations, so that the data is not loaded again.
+        progress: where to report progress; a shared run is reported once.
         callbacks: added to every run; one that raises `StopTraining` ends the sweep, with the results so far kept.
 
     Returns:
-        One comparison per configuration, in their order. Each has the real time that all that shared its data took.
+        One comparison per configuration, in order. Each reports the real time of all comparisons that shared its data.
 
     Raises:
-        InputError: if a configuration, the data or the fleet does not allow it; before any training on that data.
+        InputError: if a configuration, the data or the fleet is unsuitable; raised before any training on that data.
 
     Example:
         >>> from codedfl.config import load_config
@@ -141,7 +142,7 @@ def tune(
     Args:
         configs: the configurations; those whose ``learning_rate.scale`` is a number have nothing to choose.
         like: as for `sweep`.
-        progress: told how far the work is.
+        progress: where to report progress.
         callbacks: added to every short run.
 
     Returns:
@@ -160,7 +161,7 @@ def tune(
 
 
 def _by_family(configs: Sequence[Config], work: Callable[[list[Config]], list[Result]]) -> list[Result]:
-    """Do the work for each group of configurations that share everything but code, schemes and rounds."""
+    """Do the work for each group of configurations that differ only in code, schemes and rounds."""
     families: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         families.setdefault(family_key(config), []).append(place)
@@ -176,8 +177,8 @@ class _Job:
 
     Args:
         scheme: the scheme.
-        experiment: of the first configuration that asked for it.
-        plan: what the devices do, solved once.
+        experiment: that of the first configuration that asked for it.
+        plan: the work of the devices, planned once.
         rounds: ``K``.
     """
 
@@ -230,7 +231,7 @@ class _Runner:
                     self.jobs[key] = self._job(scheme, each)
 
     def _job(self, scheme: Scheme, experiment: Experiment) -> _Job:
-        """Plan a scheme's rounds: one that cannot run is refused here and not after others have trained for hours."""
+        """Plan a scheme's rounds. A scheme that cannot run is refused here, not after others have trained for hours."""
         trace = experiment.traces.get(scheme.name)
         plan = scheme.device.plan(experiment.setting, trace)
         rounds = rounds_of(experiment.config, scheme, plan)
@@ -280,7 +281,7 @@ class _Runner:
         self.progress.say(text)
 
     def _results(self, evaluator: Evaluator) -> dict[str, RunResult]:
-        """Train all jobs: in lock-step, or one by one so that what is finished is kept when the run stops."""
+        """Train all jobs: in lock-step, or one by one so that finished results are kept when the run stops."""
         try:
             choices = self._choices()
         except StopTraining:
@@ -303,7 +304,7 @@ class _Runner:
         return results
 
     def _run(self, job: _Job, choice: StepSizeChoice | None, evaluator: Evaluator, uploads: _Uploads) -> Run:
-        """Return the run of a job, from its checkpoint if there is one."""
+        """Return the run of a job, resumed from its checkpoint if it has one."""
         config, training = job.config, job.config.training
         self.progress.update(f"preparing {job.scheme.title}")
         prepared = uploads.prepare(job.scheme, job.experiment.setting, job.plan)
@@ -343,7 +344,7 @@ class _Runner:
         return run
 
     def _choices(self) -> dict[str, StepSizeChoice]:
-        """Choose the step sizes of all jobs that want one from a grid, on the same held-out rows."""
+        """Choose the step sizes of all jobs that use a grid, on the same held-out rows."""
         wanted = {key: job for key, job in self.jobs.items() if job.tuned}
         known = self.folder.step_sizes() if self.folder else {}
         choices = {key: known[job.scheme.name] for key, job in wanted.items() if job.scheme.name in known}
@@ -365,7 +366,7 @@ class _Runner:
         return choices
 
     def _search(self, job: _Job, uploads: _Uploads) -> Search:
-        """Return the search for the step size of a job, prepared where rows are held out."""
+        """Return the step-size search of a job, in a setting with held-out rows."""
         options, training = job.config.learning_rate, job.config.training
         self.progress.update(f"preparing the search for the step size of {job.scheme.title}")
         setting = validation_setting(job.experiment.setting, options.validation_fraction)
@@ -382,12 +383,12 @@ class _Runner:
         )
 
     def _unstable(self, job: _Job, prepared: PreparedScheme, rounds: int) -> frozenset[float]:
-        """Return the step sizes of the grid that cannot converge; none of them if that leaves nothing to try."""
+        """Return the step sizes of the grid that cannot converge; the empty set if none would be left to try."""
         options, smoothness = job.config.learning_rate, prepared.setting.gram.smoothness
         if not options.only_stable or job.config.training.model_norm_bound or options.decay_rounds:
             return (
                 frozenset()
-            )  # a bounded model cannot diverge, and a step that shrinks may start beyond what is stable
+            )  # a bounded model cannot diverge, and a decaying step size may start above the stable range
         self.progress.update(f"stability of {job.scheme.title}")
         steps = {scale / smoothness: scale for scale in options.grid}
         unstable = frozenset(steps[step] for step in unstable_steps(prepared, list(steps), rounds))
@@ -405,12 +406,12 @@ class _Runner:
 
 
 def rounds_of(config: Config, scheme: Scheme, plan: DevicePlan) -> int:
-    """Return how many rounds a configuration gives to a scheme."""
+    """Return the number of rounds of a scheme in a configuration."""
     return config.training.rounds or rounds_within(scheme.name, plan, config.training.total_time_s)
 
 
 def _run_identity(scheme: Scheme, experiment: Experiment) -> str:
-    """Return an identity of all that the result of a run depends on."""
+    """Return an identity of everything that the result of a run depends on."""
     config = experiment.config
     rate = config.learning_rate
     return identity(
@@ -418,14 +419,14 @@ def _run_identity(scheme: Scheme, experiment: Experiment) -> str:
             scheme,
             scheme.depends_on(experiment.setting),
             experiment.traces.get(scheme.name),
-            config.training.model_copy(update={"server_batch": 0}),  # the setting has it, where it matters
+            config.training.model_copy(update={"server_batch": 0}),  # part of the setting, where it matters
             rate if rate.scale == "grid" else (rate.scale, rate.decay_rounds),
         )
     )
 
 
 def _in_setting(result: RunResult, setting: Setting) -> RunResult:
-    """Return a shared result as that of the configuration that the setting belongs to."""
+    """Return a shared result with the setting of one of its configurations."""
     return replace(result, prepared=replace(result.prepared, setting=setting))
 
 
@@ -437,13 +438,13 @@ def _initial_model(setting: Setting, std: float) -> FloatArray:
 
 
 class _Uploads:
-    """Coded data by what determines it, so that schemes with the same upload share it."""
+    """A cache of coded data, so that schemes with the same upload share it."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[CodedData, ...], UploadCost | None]] = {}
 
     def prepare(self, scheme: Scheme, setting: Setting, plan: DevicePlan) -> PreparedScheme:
-        """Prepare a scheme; coded data that stands for all rows under the same code is taken from an earlier scheme."""
+        """Prepare a scheme; reuse coded data that stands for all rows under the same code."""
         if scheme.upload is None or not plan.coded_for_all:
             return scheme.prepare(setting, plan=plan)
         code = scheme.depends_on(setting).code
@@ -454,7 +455,7 @@ class _Uploads:
 
 
 class _Pace(Callback):
-    """Reports the rounds of short runs that advance, and end, together."""
+    """Reports the rounds of short runs that advance and end together."""
 
     def __init__(self, progress: Progress, title: str, total: int) -> None:
         self.progress, self.title, self.total, self.done = progress, title, total, 0

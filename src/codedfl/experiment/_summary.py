@@ -1,4 +1,4 @@
-"""A comparison in numbers that can be written as JSON."""
+"""A summary of a comparison that can be written as JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.training import Ledger, RunResult
 
 SHARES = (90, 95)
-"""Shares of the centralised score, in percent, whose times are reported."""
+"""Percentages of the centralised score for which times are reported."""
 
 
 def summarise(comparison: Comparison) -> dict[str, Any]:
-    """Return everything that a comparison measured, as plain numbers, strings, lists and dictionaries."""
+    """Return all results of a comparison as plain numbers, strings, lists and dictionaries."""
     setting, reference = comparison.setting, comparison.evaluator.reference
     federation, metric = setting.federation, comparison.evaluator.metric
     timing = setting.timing()
@@ -65,7 +65,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
 
 
 def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any]:
-    """Return what one scheme achieved and what it cost."""
+    """Return the results and costs of one scheme."""
     result, metric = result, comparison.evaluator.metric
     final, ledger = result.final, result.progress.ledger
     usable = result.status != "diverged"
@@ -98,7 +98,7 @@ def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any
 
 
 def _incentive(comparison: Comparison) -> dict[str, Any] | None:
-    """Return what devices are paid and what noise that buys; None without a mechanism."""
+    """Return the rewards of the devices and the resulting noise; None without a mechanism."""
     incentive, code = comparison.config.incentive, comparison.setting.code
     if incentive.mechanism == "none":
         return None
@@ -111,7 +111,7 @@ def _incentive(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def time_to_share(comparison: Comparison, result: RunResult, share: float) -> float | None:
-    """Return the simulated time until ``share`` percent of the centralised score, None if never or without a reference."""
+    """Return the simulated time to ``share`` percent of the centralised score; None if never reached or without a reference."""
     reference = comparison.evaluator.reference
     return result.time_to(share / 100 * reference.score) if reference else None
 
@@ -131,7 +131,7 @@ def charged_seconds(result: RunResult) -> dict[str, float]:
 
 
 def plain(value: Any) -> Any:
-    """Turn arrays into lists and numbers that JSON does not have (NaN, infinities) into None, throughout."""
+    """Convert recursively: arrays to lists, and numbers that JSON lacks (NaN, infinities) to None."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
@@ -144,7 +144,7 @@ def plain(value: Any) -> Any:
 
 
 def _costs(ledger: Ledger) -> dict[str, Any]:
-    """Return bytes and MACs of every party: totals, and training traffic for each device."""
+    """Return bytes and MACs of every party: totals, and training traffic per device."""
     upload = ledger.upload
     return {
         "bytes_up": ledger.bytes_up,

@@ -1,4 +1,4 @@
-"""Theory and measurement side by side: a run of SCFL against the bounds on it (Sec. IV-A)."""
+"""Theory and measurement side by side: a run of SCFL and its bounds (Sec. IV-A)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from codedfl.training import Callback, InverseProbability, RunProgress, RunResul
 from codedfl.typing import FloatArray
 
 MOST_EXACT_WORK = 2e10
-"""Devices times the cube of the dimension up to which the constants of Assumption 1 are exact unless asked for."""
+"""Devices times the cube of the dimension up to which ``auto`` measures the constants of Assumption 1 exactly."""
 
 ROOM = 2.0
-"""The radius of Assumption 1, in units of the largest model met: local models may be larger than global ones."""
+"""The radius of Assumption 1 over the largest model norm of the run: local models may be larger than global ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class TheoryReport:
-    """What theory says about a configuration, and what was measured. All gaps are for one sample, ``(f - f*) / m``.
+    """The predictions of the theory for a configuration, and the measurements. All gaps are per sample, ``(f - f*) / m``.
 
     Args:
         comparison: the run of SCFL.
@@ -48,8 +48,8 @@ class TheoryReport:
         bounds: Theorem 1 after every round, by reading.
         at_start: exact variance of an update with one local step at ``W_0``.
         at_optimum: the same at ``W*``.
-        limit: the predicted remaining gap, None where ``X^T X`` is singular.
-        drawn_limit: the limit point of the coded data that this run drew, None where it is not unique.
+        limit: the predicted remaining gap; None if ``X^T X`` is singular.
+        drawn_limit: the limit point of this run's coded data; None if it is not unique.
         sensitivity: how the bound changes with noise, code size, local steps and stragglers.
         tradeoff: the same against the privacy budget of every device, in bits.
     """
@@ -87,12 +87,12 @@ class TheoryReport:
 
     @property
     def measured(self) -> list[tuple[int, float]]:
-        """Rounds and the gap measured after them, for one sample."""
+        """Rounds and the gap measured after them, per sample."""
         return [(point.round, point.gap) for point in self.result.curve if point.round > 0]
 
     @property
     def gap_at_start(self) -> float:
-        """The gap of ``W_0``, for one sample: a model that is no better has learnt nothing."""
+        """The gap of ``W_0``, per sample: a model that is no better has learnt nothing."""
         return self.result.curve[0].gap
 
     @property
@@ -102,7 +102,7 @@ class TheoryReport:
         return all(gap <= total[rounds - 1] for rounds, gap in self.measured)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything in plain numbers and strings."""
+        """Return everything as plain numbers and strings."""
         rounds, m = self.result.final.round, self.samples
         final = {name: bound.after(rounds) for name, bound in self.bounds.items()}
         summary: dict[str, Any] = plain(
@@ -156,17 +156,17 @@ def run_theory(
     progress: Progress | None = None,
     callbacks: tuple[Callback, ...] = (),
 ) -> TheoryReport:
-    """Train SCFL as configured and set theory beside the measurement.
+    """Train SCFL as configured and compare the measurement with the theory.
 
     Args:
-        config: data, fleet, code and training; its list of schemes does not matter.
-        radius: ``phi`` of Assumption 1; unless given, twice the largest norm among the models of the run and ``W*``.
+        config: data, fleet, code and training; its list of schemes is ignored.
+        radius: ``phi`` of Assumption 1; by default twice the largest norm among the models of the run and ``W*``.
         constants: how the constants of Assumption 1 are measured; ``auto`` is exact unless that takes minutes.
-        progress: told how far the work is.
+        progress: where to report progress.
         callbacks: added to the run.
 
     Raises:
-        InputError: if theory has nothing to say about the configuration, or a step size is not below ``1 / L``.
+        InputError: if the theory does not cover the configuration, or a step size is not below ``1 / L``.
 
     Example:
         >>> from codedfl.experiment import load_config
@@ -263,7 +263,7 @@ def _step_sizes(result: RunResult) -> FloatArray:
 
 
 class _LargestNorm(Callback):
-    """Remembers the largest norm of a model of the run, and where it started."""
+    """Records the largest model norm of the run, and its initial model."""
 
     def __init__(self) -> None:
         self.largest = 0.0

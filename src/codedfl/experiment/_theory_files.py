@@ -1,4 +1,4 @@
-"""What a theory report leaves on disk."""
+"""The files of a theory report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codedfl.files import csv_text, write_atomically
 
 def write_theory(report: TheoryReport, folder: Path | str) -> None:
     """Write ``theory.json``, ``theory.png``, the tables behind them as CSV, and the configuration to a folder."""
-    from codedfl.plotting import draw_theory  # matplotlib is slow to import and only needed here
+    from codedfl.plotting import draw_theory  # matplotlib is slow to import and needed only here
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ def write_theory(report: TheoryReport, folder: Path | str) -> None:
 
 
 def bound_to_csv(report: TheoryReport) -> str:
-    """Write the measured gap and both bounds with their terms, one row an evaluation and reading, for one sample."""
+    """Return the measured gap and both bounds with their terms as CSV, one row per evaluation and reading, per sample."""
     names = list(report.bounds["corrected"].terms)
     rows = []
     for rounds, gap in report.measured:
@@ -40,7 +40,7 @@ def bound_to_csv(report: TheoryReport) -> str:
 
 
 def points_to_csv(first: str, sweeps: Iterable[tuple[str, Sequence[Point]]]) -> str:
-    """Write theory against parameters, one row a value."""
+    """Return the theory against parameters as CSV, one row per value."""
     sweeps = list(sweeps)
     names = list(sweeps[0][1][0].corrected)
     rows = [

@@ -1,4 +1,4 @@
-"""The theory of a run, and how it changes with what an operator can choose."""
+"""The theory of a run, and how it changes with the operator's choices."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ BUDGETS = 13
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """The theory at one value of a parameter, everything else as configured.
+    """The theory at one value of a parameter, with everything else as configured.
 
     Args:
-        value: that of the parameter.
-        corrected: the terms of the corrected bound after all rounds, for one sample.
+        value: the value of the parameter.
+        corrected: the terms of the corrected bound after all rounds, per sample.
         printed: the total of the bound as printed.
         variance: the exact variance of an update with one local step, at ``W_0``.
-        floor: the gap that the coded data leaves, predicted to first order, for one sample; NaN where ``X^T X`` is singular.
+        floor: the gap that the coded data leaves, predicted to first order, per sample; NaN if ``X^T X`` is singular.
     """
 
     value: float
@@ -73,14 +73,14 @@ class TheoryOfRun:
         return round_variance(round.changed(local_steps=1), model)
 
     def limit(self, round: Round) -> LimitError | None:
-        """Return the predicted remaining gap, None where ``X^T X`` is singular."""
+        """Return the predicted remaining gap; None if ``X^T X`` is singular."""
         try:
             return limit_error(round, float(self.step_sizes[-1]))
         except InputError:  # X^T X is singular
             return None
 
     def drawn_limit(self, coded: CodedData) -> LimitPoint | None:
-        """Return the limit point of coded data that has been drawn, None where it is not unique."""
+        """Return the limit point for given coded data; None if it is not unique."""
         try:
             return limit_point(self.round.gram, coded, self.round.device_weight, self.round.coded_gram)
         except InputError:  # the Hessian that training sees is singular
@@ -121,7 +121,7 @@ class TheoryOfRun:
         }
 
     def tradeoff(self) -> list[Point]:
-        """Give every device the same budget, as the bound that holds for all data has it, and look at the cost."""
+        """Give every device the same budget, under the bound that holds for all data, and evaluate the theory."""
         round = self.round
         middle = float(np.median(round.noise_variance[round.covered])) or 0.1
         most, least = (mi_dp_bits(round.coded_samples, middle * factor) for factor in (1e-3, 1e3))

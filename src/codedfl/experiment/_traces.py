@@ -1,4 +1,4 @@
-"""Traces of a comparison: who answered in which round, recorded for another run to replay."""
+"""Traces of a comparison: the arrivals in every round, recorded for another run to replay."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from codedfl.identity import identity
 
 
 def record_trace(comparison: Comparison, path: str | Path) -> None:
-    """Write who took part in every round of a comparison.
+    """Write the attendance of every round of a comparison.
 
     Schemes that ask devices for the same batches have the same arrivals, which make one CSV file. Where schemes differ (a fixed
     batch, a load allocation), ``path`` becomes a folder with one file per scheme, ``<scheme>.csv``.
 
     Args:
-        comparison: what has been run.
+        comparison: the finished comparison.
         path: the file or folder, for ``fleet.trace``.
 
     Raises:

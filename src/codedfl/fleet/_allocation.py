@@ -1,4 +1,4 @@
-"""Load allocation of CodedFedL and CFL-FB: how many samples each device, and the server, should process.
+"""Load allocation of CodedFedL and CFL-FB: how many samples each device and the server process.
 
 A device that takes on more samples returns more if it arrives but arrives less often. Each device gets the load with
 the greatest expected return; the server's coded samples make up for the rest.
@@ -24,7 +24,7 @@ _MOST_DOUBLINGS = 40
 
 
 def expected_return(timing: RoundTiming, loads: npt.ArrayLike) -> FloatArray:
-    """Return E[R_i(T; l)] = l P(T_i(l) <= T), the samples that count on average, for each device."""
+    """Return E[R_i(T; l)] = l P(T_i(l) <= T), the expected return of each device in samples."""
     size = counts("loads", loads, timing.fleet.devices)
     return size * timing.arrival_probability(size)
 
@@ -68,14 +68,14 @@ def _return_rises(timing: RoundTiming, loads: IntArray) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """Who processes how much in a round.
+    """The loads of the devices and of the server in one round.
 
     Args:
-        deadline_s: t*, how long a round takes.
-        loads: l_i*, samples for each device, (N,).
+        deadline_s: t*, the duration of a round.
+        loads: l_i*, samples per device, (N,).
         arrival_probability: P(T_i(l_i*) <= t*), (N,).
         server_load: coded samples for the server.
-        expected_return: samples that count on average, the server's included.
+        expected_return: expected samples returned in time, including the server's.
     """
 
     deadline_s: float
@@ -93,7 +93,7 @@ def allocate(
     coded_samples: int,
     deadline: Literal["fixed", "free"],
 ) -> Allocation:
-    """Choose the loads for the deadline of ``timing``, or together with the least deadline that returns all samples.
+    """Choose the loads for the deadline of ``timing``, or jointly with the shortest deadline that returns all samples.
 
     With a free deadline the total expected return, sum_i E[R_i(t; l_i*(t))] + min(c, floor(t MACR_s / N_MAC)), must
     reach the number of samples. It never falls as t grows, so t* is found by doubling and bisection, to one part in a
@@ -101,7 +101,7 @@ def allocate(
 
     Args:
         timing: the round, with one local step.
-        samples: l_i, how many samples each device has.
+        samples: l_i, number of samples of each device.
         server_mac_rate: MACR_s, in MAC per second.
         coded_samples: c.
         deadline: ``"fixed"`` or ``"free"``.

@@ -1,6 +1,6 @@
-"""Who makes the deadline: the round loop asks only this protocol.
+"""Arrivals: the protocol that tells the round loop which devices meet the deadline.
 
-A simulated channel, a recorded trace and a real network are all the same to it.
+A simulated channel, a recorded trace or a real network can implement it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ BATCHES_AT_ONCE = 256
 
 @dataclass(frozen=True, eq=False)
 class Attendance:
-    """Who took part in one round.
+    """The devices that took part in one round.
 
     Args:
         batch_sizes: samples that each device computes on in every local step, (n,); 0 if it sits the round out.
         arrived: whose update reached the server in time, (n,).
-        late_bits: bits that a device sent in vain until the deadline cut it off, (n,); 0 for all others.
-        devices: the numbers of the n devices that were asked; None for all of them, in order.
-        weight: what an update counts for because other devices were not asked, N / n.
+        late_bits: bits sent by devices that missed the deadline, (n,); 0 for all others.
+        devices: indices of the n devices that were asked; None for all, in order.
+        weight: factor on every update that makes up for devices that were not asked, N / n.
     """
 
     batch_sizes: IntArray
@@ -40,14 +40,14 @@ class Attendance:
     weight: float = 1.0
 
     def arrivals(self) -> list[tuple[int, int]]:
-        """Return the number and the batch size of every device whose update arrived, in the order of the devices."""
+        """Return the index and batch size of every device whose update arrived, in device order."""
         places = np.flatnonzero(self.arrived)
         devices = places if self.devices is None else self.devices[places]
         return list(zip(devices.tolist(), self.batch_sizes[places].tolist(), strict=True))
 
 
 class Arrivals(Protocol):
-    """Tells the round loop who makes the deadline."""
+    """Tells the round loop which devices meet the deadline."""
 
     @property
     def probability(self) -> FloatArray:
@@ -55,10 +55,10 @@ class Arrivals(Protocol):
 
     @property
     def duration_s(self) -> float:
-        """T, how long a round takes."""
+        """T, the duration of a round."""
 
     def attend(self, round: int) -> Attendance:
-        """Return who takes part in a round; the same every time it is asked."""
+        """Return the attendance of a round, the same at every call."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,9 @@ class AdaptiveBatchArrivals:
     It therefore arrives whenever a single sample fits: p_i = p_i(1).
 
     Args:
-        timing: what a round costs.
-        samples: l_i, how many samples each device has, (N,).
-        streams: where the fading comes from.
+        timing: the times of a round.
+        samples: l_i, number of samples of each device, (N,).
+        streams: source of the fading.
     """
 
     timing: RoundTiming
@@ -104,12 +104,12 @@ class AdaptiveBatchArrivals:
         return self.timing.deadline_s
 
     def among(self, devices: IntArray) -> AdaptiveBatchArrivals:
-        """Return the same for some of the devices, given by their numbers."""
+        """Return the arrivals of the devices with these indices."""
         timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
         return AdaptiveBatchArrivals(timing, self.samples[devices], self.streams)
 
     def attend(self, round: int) -> Attendance:
-        """Return b_k^i and who arrived; nobody sends in vain."""
+        """Return b_k^i and who arrived; a device that would miss the deadline sends nothing."""
         fading = self.timing.channel.sample_fading(self.streams, round, self.timing.fleet.devices)
         batch = self.timing.largest_batch(fading, self.samples)
         return Attendance(batch_sizes=batch, arrived=batch > 0, late_bits=np.zeros(batch.shape))
@@ -117,12 +117,12 @@ class AdaptiveBatchArrivals:
 
 @dataclass(frozen=True, eq=False)
 class FixedBatchArrivals:
-    """Every device computes on a batch of fixed size and arrives if the channel lets it: p_i = p_i(b_i).
+    """Every device computes on a batch of fixed size and arrives if the channel permits: p_i = p_i(b_i).
 
     Args:
-        timing: what a round costs.
+        timing: the times of a round.
         batch_sizes: b_i, (N,); 0 keeps a device out of every round.
-        streams: where the fading comes from.
+        streams: source of the fading.
 
     Example:
         >>> from codedfl.fleet import Channel, Fleet, Workload
@@ -156,12 +156,12 @@ class FixedBatchArrivals:
         return self.timing.deadline_s
 
     def among(self, devices: IntArray) -> FixedBatchArrivals:
-        """Return the same for some of the devices, given by their numbers."""
+        """Return the arrivals of the devices with these indices."""
         timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
         return FixedBatchArrivals(timing, self.batch_sizes[devices], self.streams)
 
     def attend(self, round: int) -> Attendance:
-        """Return who arrived, and what the late ones had sent: R (T - t_D - t_C), less than M."""
+        """Return who arrived, and the bits that late devices had sent: R (T - t_D - t_C), less than M."""
         timing = self.timing
         fading = timing.channel.sample_fading(self.streams, round, timing.fleet.devices)
         arrived = (self.batch_sizes > 0) & (timing.total_s(self.batch_sizes, fading) <= timing.deadline_s)
@@ -172,13 +172,13 @@ class FixedBatchArrivals:
 
 @dataclass(frozen=True, eq=False)
 class CohortArrivals:
-    """In every round a cohort of n devices is drawn uniformly, without replacement, and only it is asked.
+    """Only a cohort of n devices is asked in each round, drawn uniformly without replacement.
 
-    An update then counts N / n times, which leaves its expectation what it was with every device. Fading is drawn for the
-    cohort alone: neither time nor memory of a round depends on N.
+    Each update counts N / n times, which leaves its expectation unchanged. Fading is drawn for the cohort alone, so the
+    time and memory of a round do not depend on N.
 
     Args:
-        everyone: who would arrive if all were asked.
+        everyone: the arrivals if all devices were asked.
         cohort: n, from 1 to N.
 
     Example:
@@ -210,7 +210,7 @@ class CohortArrivals:
         return self.everyone.duration_s
 
     def attend(self, round: int) -> Attendance:
-        """Return who of the round's cohort takes part."""
+        """Return the attendance of the round's cohort."""
         devices = self.everyone.timing.fleet.devices
         rng = self.everyone.streams.at("cohort", round=whole_number("round", round, 0))
         asked = rng.choice(devices, self.cohort, replace=False, shuffle=False)

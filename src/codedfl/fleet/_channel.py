@@ -1,4 +1,4 @@
-"""The wireless channel: independent Rayleigh block fading, one draw for each device and round (Sec. II-B)."""
+"""The wireless channel: independent Rayleigh block fading, one draw per device and round (Sec. II-B)."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ class Channel:
     def sample_fading(self, streams: Streams, round: int, devices: int) -> FloatArray:
         """Draw |h|² / γ ~ Exp(1) for every device in a round.
 
-        It is drawn by inversion, one uniform number per device, so that adding devices leaves the earlier ones as they
-        were, and every scheme under the same seed meets the same channel.
+        Drawn by inversion, one uniform number per device: adding devices does not change the earlier ones, and all
+        schemes with the same seed see the same channel.
         """
         rng = streams.at("channel", round=whole_number("round", round, 0))
         return -np.log1p(-rng.random(whole_number("devices", devices, 1)))
@@ -83,7 +83,7 @@ class Channel:
 def scaled_exponential_integral(kappa: FloatArray) -> FloatArray:
     """Return e^κ E_1(κ) for positive κ without overflow.
 
-    For large κ, where e^κ overflows and E_1(κ) underflows, it is the continued fraction
+    For large κ, where e^κ overflows and E_1(κ) underflows, it uses the continued fraction
     1 / (κ + 1 - 1² / (κ + 3 - 2² / (κ + 5 - ...))).
 
     Example:

@@ -16,10 +16,10 @@ from codedfl.typing import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """What is fixed about N devices: their names, compute rates and transmit powers.
+    """The fixed properties of N devices: names, compute rates and transmit powers.
 
     Args:
-        names: one unique name for each device.
+        names: one unique name per device.
         mac_rate: MACR_i, multiply-accumulate operations per second, (N,).
         transmit_power_dbm: P_i in dBm, (N,).
 
@@ -58,13 +58,13 @@ class Fleet:
         return len(self.names)
 
     def among(self, devices: IntArray) -> Fleet:
-        """Return the fleet of some of the devices, given by their numbers."""
+        """Return the fleet of the devices with these indices."""
         names = tuple(self.names[i] for i in devices.tolist())
         return Fleet(names, self.mac_rate[devices], self.transmit_power_dbm[devices])
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names as a tuple, refused unless there is at least one and all differ."""
+    """Return the names as a tuple; refuse an empty sequence and repeated names."""
     if isinstance(names, str):
         raise InputError(f"fleet.names = {shown(names)} is one string: give a sequence of device names.")
     given = tuple(names)
@@ -87,12 +87,12 @@ def draw_fleet(
 ) -> Fleet:
     """Draw a fleet as in Sec. VI-A: MACR_i = μ_i · ``mac_rate`` and P_i, both uniform and independent.
 
-    Each device takes the next two draws, so that adding devices leaves the earlier ones as they were.
+    Each device takes the next two draws, so adding devices does not change the earlier ones.
 
     Args:
-        names: one unique name for each device.
-        rng: where the draws come from, for example ``streams.at("fleet")``.
-        mac_rate: the fastest rate at a factor of one, in MAC per second.
+        names: one unique name per device.
+        rng: source of the draws, for example ``streams.at("fleet")``.
+        mac_rate: the rate at a factor of one, in MAC per second.
         mac_rate_factor: the range of μ_comp,i.
         transmit_power_dbm: the range of P_i in dBm.
 

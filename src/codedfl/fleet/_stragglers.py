@@ -1,4 +1,4 @@
-"""Set the share of stragglers, on the devices at hand, by the bandwidth."""
+"""Set the share of stragglers in a fleet through the bandwidth."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from codedfl.fleet._latency import RoundTiming, outage_exponent
 def bandwidth_for_straggler_ratio(timing: RoundTiming, batch: npt.ArrayLike, ratio: float) -> float:
     """Return the bandwidth in Hz at which the mean of 1 - p_i(b_i) is ``ratio``.
 
-    A device with time left to upload reaches any probability at some bandwidth of its own, so the answer lies between
-    the least and the greatest of these; there the ratio falls as the bandwidth grows. A device whose computation alone
-    takes the whole round is a straggler at every bandwidth.
+    Each device with time left to upload reaches any arrival probability at some bandwidth. The answer lies between the
+    least and the greatest of these bandwidths, where the ratio falls as the bandwidth grows. A device whose computation
+    alone takes the whole round is a straggler at every bandwidth.
 
     Args:
         timing: the round; its own bandwidth does not matter.
-        batch: b, one for all devices or one for each; 1 for adaptive batches.
+        batch: b, one for all devices or one per device; 1 for adaptive batches.
         ratio: the target, above 0 and below 1.
 
     Raises:

@@ -32,7 +32,7 @@ class TraceArrivals:
         arrived: whose update reached the server in time, (K, n).
         probability: p_i, (N,).
         duration_s: T.
-        late_bits: bits sent in vain, (K, n); None for none.
+        late_bits: bits sent by devices that missed the deadline, (K, n); None for none.
         devices: the numbers of the devices that are asked, ascending in each round, (K, n); None for all, in order.
         weight: what an update counts for in each round because other devices were not asked, (K,); None for 1.
 

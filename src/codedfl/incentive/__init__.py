@@ -1,4 +1,4 @@
-"""Incentives: what devices are paid for adding less noise (Sec. V).
+"""Incentives: rewards for devices that add less noise (Sec. V).
 
 Example:
     >>> from codedfl.incentive import DeviceTraits, contract_for_reward, table_sensitivities

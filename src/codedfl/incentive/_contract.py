@@ -18,10 +18,10 @@ from codedfl.typing import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """One item ``(eps_i, r_i)`` for each device, in the caller's order.
+    """One item ``(eps_i, r_i)`` per device, in the caller's order.
 
     Args:
-        traits: The devices it is written for.
+        traits: The devices that it was designed for.
         coded_samples: ``c``.
         reward_weight: ``lambda``, what a unit of reward costs the server in units of ``gamma``.
         gamma: The server's utility of a device's noise variance.
@@ -71,15 +71,15 @@ class Contract:
         return distinct_items(self.epsilon, self.reward)
 
     def choose(self, sensitivity: float) -> int | None:
-        """Return the item of :attr:`menu` that a device of any sensitivity picks, None for none."""
+        """Return the index in :attr:`menu` of the item that a device of any sensitivity picks; None if it picks none."""
         return self.menu.choose(sensitivity)
 
     def verify(self, all_pairs_up_to: int = 4000) -> Verification:
-        """Check the contract from its items alone: no step of the solver is trusted.
+        """Check the contract from its items alone, independently of the solver.
 
         Args:
-            all_pairs_up_to: Compare each device with each other's item up to this many devices. Beyond it, with the items of
-                its neighbours in sensitivity only: for items that are monotone, that implies the rest.
+            all_pairs_up_to: Compare each device with every item up to this many devices. Beyond that, compare it only
+                with the items of its neighbours in sensitivity: for monotone items, that implies the rest.
         """
         order = self.order
         return verify_items(
@@ -100,12 +100,12 @@ class Contract:
 def design_contract(
     traits: DeviceTraits, reward_weight: float, coded_samples: int = 10_000, gamma: Gamma | None = None
 ) -> Contract:
-    """Return the contract that is best for the server among those that devices accept and answer truthfully.
+    """Return the best contract for the server among those that devices accept and answer truthfully.
 
-    Problem (P1): maximise ``sum_i Gamma(sigma_i^2) - lambda sum_i r_i`` so that no device does better with another's item (IC)
-    or without any (IR), with budgets ``0 < eps_i <= q_i(sigma_min,i^2)``. Given the rewards of Theorem 3 it is (P2), solved
-    exactly by pooling. A smaller ``lambda`` pays more. Devices of equal sensitivity may have budgets in any order; the best
-    order is that of the budgets they would be given alone.
+    Problem (P1): maximise ``sum_i Gamma(sigma_i^2) - lambda sum_i r_i`` subject to no device doing better with
+    another's item (IC) or with none (IR), with budgets ``0 < eps_i <= q_i(sigma_min,i^2)``. Given the rewards of
+    Theorem 3 it is (P2), solved exactly by pooling. A smaller ``lambda`` pays more. Devices of equal sensitivity may
+    have budgets in any order; the best order is that of their individually optimal budgets.
 
     Args:
         traits: The devices, in any order.
@@ -157,7 +157,7 @@ def _design(traits: DeviceTraits, reward_weight: float, coded_samples: int, gamm
 
 
 def _chain(traits: DeviceTraits, reward_weight: float, coded_samples: int, gamma: Gamma) -> IntArray:
-    """Return the order of the devices by sensitivity, and among equals by the variance that is best for each alone."""
+    """Return the order of the devices by sensitivity, with ties broken by the individually optimal variance."""
     order = np.argsort(traits.sensitivity, kind="stable")
     if (np.diff(traits.sensitivity[order]) > 0).all():
         return order

@@ -39,7 +39,7 @@ def most_payable(traits: DeviceTraits, coded_samples: int = 10_000) -> float:
 def contract_for_reward(
     traits: DeviceTraits, total_reward: float, coded_samples: int = 10_000, gamma: Gamma | None = None
 ) -> Contract:
-    """Return the contract whose rewards add up to ``total_reward``; the matching ``lambda`` is found.
+    """Return the contract whose rewards add up to ``total_reward``, and find the matching ``lambda``.
 
     The total reward decreases continuously in ``lambda``, from :func:`most_payable` towards zero.
 

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from codedfl.typing import FloatArray
 
 SMALLEST_SHARE = 1e-12
-"""A device whose share of the total would be smaller than this is on the edge of leaving up to rounding: it stays out."""
+"""A device with a smaller share of the total is indifferent to leaving, up to rounding: it stays out."""
 
 
 def free_intensity(sensitivity: FloatArray) -> float:
@@ -16,7 +16,7 @@ def free_intensity(sensitivity: FloatArray) -> float:
 
     Device i maximises ``U_i = R epsilon_i / E - mu_i epsilon_i`` with ``E = sum_j epsilon_j``. Its best answer obeys
     ``epsilon_i = E max(1 - mu_i E / R, 0)``. In order of ``mu``, participants join while ``mu_{n+1} < (sum_{j<=n+1} mu_j) / n``;
-    summed over the n of them that gives ``E / R = (n - 1) / S`` with ``S = sum_{j<=n} mu_j``.
+    summing over the n participants gives ``E / R = (n - 1) / S`` with ``S = sum_{j<=n} mu_j``.
 
     Example:
         >>> free_intensity(np.array([3.0, 1.0, 1.0]))
@@ -36,7 +36,7 @@ def free_response(total_reward: float, sensitivity: FloatArray) -> FloatArray:
     """Return each device's equilibrium privacy budget without caps, in closed form.
 
     ``epsilon_i = ((n-1)/S) (1 - (n-1) mu_i / S) R`` for the n participants of :func:`free_intensity`, 0 for others. The
-    equilibrium is unique, has two participants or more, and scales with ``R``.
+    equilibrium is unique, has at least two participants, and scales with ``R``.
 
     Args:
         total_reward: ``R``, positive.
@@ -54,12 +54,12 @@ def free_response(total_reward: float, sensitivity: FloatArray) -> FloatArray:
 
 
 def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilon: FloatArray) -> FloatArray:
-    """Return each device's equilibrium privacy budget when device i can give up ``largest_epsilon`` at most.
+    """Return each device's equilibrium privacy budget when each can give up at most ``largest_epsilon``.
 
-    The total budget ``E`` is the one root of ``sum_i clip(1 - mu_i E / R, 0, cap_i / E) = 1``, whose left side falls from N
-    to 0 as ``E`` grows; ``epsilon_i = clip(E (1 - mu_i E / R), 0, cap_i)``. The root is bracketed, found, and then made
-    exact: with K the capped devices' sum and n interior devices of sensitivities that add up to M,
-    ``M (E/R)^2 - (n - 1) (E/R) - K/R = 0``.
+    The total budget ``E`` is the unique root of ``sum_i clip(1 - mu_i E / R, 0, cap_i / E) = 1``, whose left side falls
+    from N to 0 as ``E`` grows; ``epsilon_i = clip(E (1 - mu_i E / R), 0, cap_i)``. The root is bracketed, found, and
+    then made exact: with ``K`` the sum of the capped budgets and ``M`` the sum of the sensitivities of the n interior
+    devices, ``M (E/R)^2 - (n - 1) (E/R) - K/R = 0``.
 
     Args:
         total_reward: ``R``, positive.
@@ -86,7 +86,7 @@ def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilo
     low = high = intensity
     while excess(low) <= 0:
         low, high = low / 2, low
-    if low < high:  # otherwise the cap that binds does so by rounding alone
+    if low < high:  # otherwise the cap binds only by rounding
         intensity = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
     capped = (1 - sensitivity * intensity) * intensity >= caps
     inside = (_shares(sensitivity, intensity) > 0) & ~capped
@@ -97,7 +97,7 @@ def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilo
 
 
 def reward_at_intensity(intensity: float, sensitivity: FloatArray, largest_epsilon: FloatArray) -> float:
-    """Return the total reward whose equilibrium with caps has a given ``E / R``; infinite if none has.
+    """Return the total reward whose equilibrium with caps has a given ``E / R``; infinite if there is none.
 
     ``E / R`` never rises with R, so at ``E / R = 1 / mu_k`` the result is the reward above which device k takes part.
     With ``a_i = max(1 - mu_i E / R, 0)``, the root y of the piecewise linear ``sum_i min(a_i, cap_i y) = 1`` is ``1 / E``.
@@ -117,7 +117,7 @@ def reward_at_intensity(intensity: float, sensitivity: FloatArray, largest_epsil
     wanted = np.maximum(1 - sensitivity * intensity, 0)
     breaks = wanted / largest_epsilon
     order = np.argsort(breaks)
-    below = np.concatenate([[0.0], np.cumsum(wanted[order])])  # what the devices before each break add up to
+    below = np.concatenate([[0.0], np.cumsum(wanted[order])])  # sum over the devices before each break
     finite = np.where(np.isfinite(largest_epsilon), largest_epsilon, 0.0)[order]
     above = np.cumsum(finite[::-1])[::-1]
     at_break = below[:-1] + breaks[order] * above

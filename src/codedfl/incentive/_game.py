@@ -1,4 +1,4 @@
-"""The Stackelberg game: who plays, and what comes out of it."""
+"""The Stackelberg game: its players and its outcome."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Game:
 
     @property
     def sensitivity(self) -> FloatArray:
-        """``mu_i``, what one bit of privacy costs a device."""
+        """``mu_i``, the cost of one bit of privacy to each device."""
         return self.traits.sensitivity
 
     @cached_property
@@ -97,7 +97,7 @@ class StackelbergCheck:
 
 @dataclass(frozen=True, eq=False)
 class StackelbergOutcome:
-    """What each device gives up and gets, in the caller's order of devices.
+    """The budget and reward of each device, in the caller's order.
 
     Args:
         sensitivity: ``mu_i``.
@@ -126,7 +126,7 @@ class StackelbergOutcome:
     reward_weight: float | None
 
     def verify(self) -> StackelbergCheck:
-        """Compare every device's budget with its best answer to the others', independently of how they were found.
+        """Compare every device's budget with its best response to the others, independently of the solver.
 
         With the others' total ``O``, the utility ``R eps / (O + eps) - mu eps`` is concave in ``eps`` and its derivative
         ``R O / (O + eps)^2 - mu`` vanishes at ``eps = sqrt(R O / mu) - O``; the best answer is that value within its limits.

@@ -1,4 +1,4 @@
-"""What noise on a device's coded data costs the server: the utility ``Gamma`` of Sec. V-A."""
+"""The server's utility ``Gamma`` of a device's noise (Sec. V-A)."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ LARGEST_REWARD = 1e290
 """Searches stop here and at its inverse, before numbers overflow."""
 
 POINTS = 24
-"""Rewards tried on each stretch between two at which a device joins; the best is then refined."""
+"""Rewards tried on each interval between two rewards at which a device joins; the best is then refined."""
 
 
 def paper_reward(game: Game, reward_weight: float, gamma: Gamma) -> float:
-    """Return the total reward of the leader that Table lambda was made with.
+    """Return the total reward chosen by the leader behind Table lambda.
 
     It maximises ``n Gamma(sigma_1^2(R)) - lambda R``: the noise of device 1, the least sensitive, stands for that of all n
     participants, an apparent slip that makes the leader pay far too little. Nothing is capped, but R stays within
@@ -51,9 +51,9 @@ def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -
 
     Up to :func:`most_free_reward` no cap binds and the utility is concave in R (a concave, non-increasing Gamma of a convex
     noise variance): the best R is bracketed by doubling and halving. Above it, with caps on, the utility has several
-    peaks: a device that joins does so with boundless noise, so the sum over participants drops to minus infinity at
-    each reward of :func:`~codedfl.incentive._followers.reward_at_intensity`. Each stretch between two of those is scanned
-    and its best point refined, up to the reward where all caps bind or where even the least noise of all devices,
+    peaks: a device joins with unbounded noise, so the sum over participants drops to minus infinity at each reward of
+    :func:`~codedfl.incentive._followers.reward_at_intensity`. Each interval between two such rewards is scanned and its
+    best point refined, up to the reward where all caps bind or where even the least noise of all devices,
     ``sum_i max(Gamma(sigma_min,i^2), 0) - lambda R``, is worse than the best found.
 
     Args:
@@ -79,7 +79,7 @@ def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -
         return best
     highest = float(np.maximum(gamma.value(game.traits.min_noise_variance), 0).sum())
     found = free_utility(best)
-    while found == -math.inf:  # every reward so far buys too little: any one with a finite utility starts the search
+    while found == -math.inf:  # every reward so far buys too little: start at any one with a finite utility
         best = max(2 * best, limit)
         found = utility(best)
         if best > LARGEST_REWARD:
@@ -98,7 +98,7 @@ def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -
 
 
 def most_free_reward(game: Game) -> float:
-    """Return the largest total reward at which no participant is asked for more than its cap: ``min_i cap_i R / epsilon_i(R)``.
+    """Return the largest total reward at which no participant exceeds its cap: ``min_i cap_i R / epsilon_i(R)``.
 
     Example:
         >>> from codedfl.incentive import DeviceTraits
@@ -110,7 +110,7 @@ def most_free_reward(game: Game) -> float:
 
 
 def _all_capped_reward(game: Game) -> float:
-    """Return the reward from which on everyone gives up all it can: ``max_i mu_i C^2 / (C - cap_i)``, ``C = sum cap_i``."""
+    """Return the reward from which on all caps bind: ``max_i mu_i C^2 / (C - cap_i)``, ``C = sum cap_i``."""
     total = float(game.largest_epsilon.sum())
     if not math.isfinite(total):
         return math.inf
@@ -118,7 +118,7 @@ def _all_capped_reward(game: Game) -> float:
 
 
 def _edges(game: Game, low: float, high: float) -> list[float]:
-    """Return the rewards in between at which a device joins, with both ends."""
+    """Return ``low``, the rewards in between at which a device joins, and ``high``."""
     if low >= high:
         return []
     outside = np.unique(game.sensitivity[game.sensitivity * free_intensity(game.sensitivity) >= 1])
@@ -151,7 +151,7 @@ def _best_below(utility: Callable[[float], float], start: float, limit: float) -
 
 
 def _best_between(utility: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Scan a stretch on a logarithmic grid and refine around its best point."""
+    """Scan an interval on a logarithmic grid and refine around its best point."""
     grid: FloatArray = np.geomspace(low, high, POINTS)
     values = [utility(float(reward)) for reward in grid]
     k = int(np.argmax(values))
@@ -159,8 +159,8 @@ def _best_between(utility: Callable[[float], float], low: float, high: float) ->
 
 
 def _refine(utility: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Return the best reward in a bracket and its utility; ends count."""
-    with np.errstate(invalid="ignore"):  # a parabola through minus infinity is no number, and a golden step follows
+    """Return the best reward in a bracket, ends included, and its utility."""
+    with np.errstate(invalid="ignore"):  # a parabola through minus infinity is NaN, and a golden-section step follows
         found = minimize_scalar(
             lambda x: -utility(math.exp(x)),
             bounds=(math.log(low), math.log(high)),

@@ -20,8 +20,8 @@ class Menu:
     """The distinct items of a contract, from the largest budget and reward to the least.
 
     Args:
-        epsilon: The privacy budget that each item buys, in bits, descending.
-        reward: What it pays.
+        epsilon: The privacy budget of each item in bits, descending.
+        reward: The reward of each item.
 
     Example:
         >>> menu = Menu(np.array([5.0, 3.0]), np.array([8.0, 6.0]))
@@ -38,17 +38,17 @@ class Menu:
         return int(self.epsilon.size)
 
     def choose(self, sensitivity: float, largest_epsilon: float = math.inf) -> int | None:
-        """Return the item that a device picks, ``argmax_k r_k - mu eps_k``, or None if it does better by staying away.
+        """Return the item that a device picks, ``argmax_k r_k - mu eps_k``; None if staying out is better.
 
-        An indifferent device takes the item with the larger budget, and takes part rather than not. Under this convention
-        every device takes the item meant for it.
+        An indifferent device takes the item with the larger budget, and prefers taking part to staying out. Under this
+        convention every device takes the item meant for it.
 
         Args:
-            sensitivity: ``mu`` of any device, including one that the contract was not written for.
+            sensitivity: ``mu`` of any device, including one that the contract was not designed for.
             largest_epsilon: ``q(sigma_min^2)``, the largest budget that the device accepts.
         """
         require_positive("sensitivity", sensitivity)
-        with np.errstate(over="ignore"):  # a price beyond all numbers is too high
+        with np.errstate(over="ignore"):  # a price that overflows is too high
             price = sensitivity * self.epsilon
         utility = self.reward - price
         slack = 1e-12 * (self.reward + price)
@@ -59,7 +59,7 @@ class Menu:
 
 
 def distinct_items(epsilon: FloatArray, reward: FloatArray) -> Menu:
-    """Return the distinct items among those of all devices, given in any order."""
+    """Return the distinct items of all devices, which may be in any order."""
     order = np.argsort(-epsilon, kind="stable")
     epsilon, reward = epsilon[order], reward[order]
     new = np.append(True, epsilon[1:] < epsilon[:-1] * (1 - SAME))
@@ -69,7 +69,7 @@ def distinct_items(epsilon: FloatArray, reward: FloatArray) -> Menu:
 def optimal_rewards(sensitivity: FloatArray, epsilon: FloatArray) -> FloatArray:
     """Return the optimal rewards of Theorem 3, the least at which devices take the items meant for them.
 
-    ``r_N = mu_N eps_N`` and ``r_i = r_{i+1} + mu_i (eps_i - eps_{i+1})``. The most sensitive device is left with no surplus, and
+    ``r_N = mu_N eps_N`` and ``r_i = r_{i+1} + mu_i (eps_i - eps_{i+1})``. The most sensitive device has no surplus, and
     every other device is indifferent between its own item and the next.
 
     Args:
@@ -93,9 +93,10 @@ def optimal_rewards(sensitivity: FloatArray, epsilon: FloatArray) -> FloatArray:
 
 
 def marginal_rewards(sensitivity: FloatArray) -> FloatArray:
-    """Return what one more bit of each device's budget adds to the total reward, ``w_i = i mu_i - (i - 1) mu_{i-1}``.
+    """Return the marginal total reward per bit of each device's budget, ``w_i = i mu_i - (i - 1) mu_{i-1}``.
 
-    That is its own ``mu_i``, and the difference ``mu_i - mu_{i-1}`` for each of the ``i - 1`` less sensitive devices.
+    It is the device's own ``mu_i``, plus the difference ``mu_i - mu_{i-1}`` for each of the ``i - 1`` less sensitive
+    devices.
 
     Example:
         >>> marginal_rewards(np.array([1.0, 2.0, 2.0])).tolist()

@@ -1,8 +1,7 @@
 """Pool-adjacent-violators on concave terms: Problem (P2) of Sec. V-B, solved exactly.
 
-Everything is written in ``s = h_i^2 + sigma_i^2``, the variance that hides an entry. All devices with the same budget have
-the same ``s``, whatever their ``h_i``, so that pooling is on ``s``, and budgets that do not increase are an ``s`` that does not
-decrease.
+The variable is ``s = h_i^2 + sigma_i^2``, the variance that hides an entry. Devices with the same budget have the same
+``s``, whatever their ``h_i``, so pooling acts on ``s``: budgets are non-increasing if ``s`` is non-decreasing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from codedfl.incentive._leakage import variance_per_bit
 from codedfl.typing import FloatArray, IntArray
 
 _NEVER = -1e4  # stands for the logarithm of zero
-_NEAR = 1 + 1e-13  # values that are closer are equal but for rounding, as when a root is at a capped block
+_NEAR = 1 + 1e-13  # closer values are equal up to rounding, as when a root is at a capped block
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class PooledTerms:
 
 
 def _log_ratio(gain: FloatArray, price: FloatArray) -> FloatArray:
-    """Return ``log(gain / price)``, nearly linear in ``log s`` and so quickly solved for zero."""
+    """Return ``log(gain / price)``, nearly linear in ``log s``, so that its root is found quickly."""
     safe = np.where(gain > 0, gain, 1.0)
     return np.where(gain > 0, np.log(safe) - np.log(price), _NEVER)
 
@@ -51,8 +50,9 @@ def _roots(
 ) -> FloatArray:
     """Return the root of ``excess(., k)`` between ``low`` and ``high``, where its signs differ, for every ``k`` in ``which``.
 
-    ``find_root`` asks only for those roots that it has not found yet. A function may jump over zero; then the place of the jump
-    is found. Without an absolute tolerance a jump at zero would be looked for among the smallest numbers there are.
+    ``find_root`` evaluates only the roots not found yet. For a function that jumps across zero it finds the jump.
+    Without an absolute tolerance, the search for a jump at zero would continue down to the smallest floating-point
+    numbers.
     """
     with np.errstate(all="ignore"):
         found: FloatArray = find_root(excess, (low, high), args=(which,), tolerances={"xatol": 1e-15, "xrtol": 1e-15}).x
@@ -60,12 +60,12 @@ def _roots(
 
 
 def separate_maximisers(terms: PooledTerms) -> FloatArray:
-    """Return each device's own best ``s``, the root of ``Phi_i' = 0``, or ``h_i^2`` where even no noise is too much.
+    """Return each device's separate optimum ``s``, the root of ``Phi_i' = 0``, or ``h_i^2`` where even no noise is too much.
 
     For ``Gamma = -sigma^4`` the root obeys ``4 ln2 sigma_i^2 s_i (s_i + c) / c = lambda w_i``.
 
     Raises:
-        InputError: The utility never falls, so that the server would buy nothing at any price.
+        InputError: The utility never falls, so the server would buy nothing at any price.
     """
     everyone = np.arange(terms.price.size)
 
@@ -94,15 +94,15 @@ def separate_maximisers(terms: PooledTerms) -> FloatArray:
 def pool(terms: PooledTerms, separate: FloatArray, least_hidden_variance: FloatArray) -> FloatArray:
     """Return the ``s`` that maximises the sum of the terms, non-decreasing and at least ``least_hidden_variance``.
 
-    A device's cap binds everyone after it, so that caps become their running maximum (in ``s``). Then neighbours are pooled in
-    a tree: two solved halves with violating values at their seam are joined by one value ``v``, ``min(s_i, v)`` on the left and
-    ``max(s_i, v)`` on the right, where ``v`` is the root of the derivative summed over the blocks, taken as wholes, that are
-    above ``v`` on the left and below it on the right. (A solved half that is bounded by a constant is that half clipped, and
-    the derivative of both halves' best values in that constant is this sum.) That is ``log2 N`` sweeps over arrays, whatever
-    the blocks; pooling from one end takes as many merges as there are devices.
+    A device's cap also binds all later devices, so caps are replaced by their running maximum (in ``s``). Then
+    neighbours are pooled in a tree. Two solved halves that violate the order at their seam are joined by one value
+    ``v``: ``min(s_i, v)`` on the left and ``max(s_i, v)`` on the right. ``v`` is the root of the derivative summed over
+    the whole blocks above ``v`` on the left and below it on the right. (The optimum of a half bounded by a constant is
+    the half's solution clipped to it, and this sum is the derivative of both optima in that constant.) This takes
+    ``log2 N`` sweeps over arrays, whatever the blocks; pooling from one end takes up to one merge per device.
 
-    Clipping the pooled solution to the caps afterwards would be wrong: a cap that lowers one member of a block sets the others
-    free.
+    Clipping the pooled solution to the caps afterwards would be wrong: a cap that binds one member of a block frees the
+    others.
     """
     hidden = np.maximum(separate, np.maximum.accumulate(least_hidden_variance))
     half = 1

@@ -24,8 +24,8 @@ def stackelberg_for_reward(
     """Return the devices' equilibrium when the server announces a total reward.
 
     Args:
-        traits: Two devices or more, in any order. (A lone device has no best answer: any budget above 0 earns all of R, and a
-            smaller one costs less.)
+        traits: Two devices or more, in any order. (A single device has no best response: any budget above 0 earns all
+            of R, and a smaller one costs less.)
         total_reward: ``R > 0``.
         coded_samples: ``c >= 1``.
         caps: Whether a device that reaches its least noise stays there, and the others adapt to that. Otherwise a reward that
@@ -59,7 +59,7 @@ def stackelberg_for_weight(
     leader: Leader = "correct",
     gamma: Gamma | None = None,
 ) -> StackelbergOutcome:
-    """Return the equilibrium of the whole game, in which the server chooses the total reward that is best for it.
+    """Return the equilibrium of the whole game, in which the server chooses its best total reward.
 
     Args:
         traits: Two devices or more, in any order.
@@ -67,7 +67,7 @@ def stackelberg_for_weight(
         coded_samples: ``c >= 1``.
         caps: As in :func:`stackelberg_for_reward`; without caps, the server keeps to rewards that are not refused there.
         leader: "correct" maximises ``sum_{i in S} Gamma(sigma_i^2(R)) - lambda R``; "paper" uses the noise of device 1 for all
-            participants, as the paper's Table lambda does, and does not know caps.
+            participants, as in the paper's Table lambda, and ignores caps.
         gamma: The server's utility of a noise variance, ``-sigma^4`` by default.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What the server knows about each device: its price of privacy, its interference and the least noise it accepts."""
+"""Traits of each device: its price of privacy, its interference and the least noise it accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codedfl.errors import InputError
 from codedfl.typing import FloatArray
 
 LEAST, MOST = 1e-100, 1e100
-"""Sensitivities and variances beyond these leave no room for their products and ratios."""
+"""Beyond these limits, products and ratios of sensitivities and variances may overflow."""
 _RANGE = f"between {LEAST:g} and {MOST:g}: choose other units"
 
 

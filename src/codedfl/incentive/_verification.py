@@ -1,4 +1,4 @@
-"""Checks that devices accept a contract, that none gains by pretending, and that it is optimal."""
+"""Checks that devices accept a contract, that none gains by misreporting, and that it is optimal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ class Verification:
     """The results of all checks, each a number that is zero up to rounding if the property holds.
 
     Args:
-        least_utility: ``min_i U_i``; individual rationality wants zero or more.
-        largest_gain: The most that any device gains by taking another's item; incentive compatibility wants zero or less.
+        least_utility: ``min_i U_i``; individual rationality requires zero or more.
+        largest_gain: The most that any device gains by taking another's item; incentive compatibility requires zero or
+            less.
         largest_rise: The most that a budget exceeds that of a less sensitive device.
         largest_excess: The most that a budget exceeds its cap ``q_i(sigma_min,i^2)``.
-        optimality_residual: How far the conditions of Karush, Kuhn and Tucker of (P2) are from holding, relatively.
-        all_pairs: Whether each device was compared with every item, or with its neighbours' (which implies the rest).
+        optimality_residual: Relative residual of the Karush-Kuhn-Tucker conditions of (P2).
+        all_pairs: Whether each device was compared with every item, or only with its neighbours' (which implies the
+            rest).
         reward_scale: The largest reward, which tolerances are relative to.
     """
 
@@ -39,27 +41,27 @@ class Verification:
 
     @property
     def individually_rational(self) -> bool:
-        """No device does better by leaving."""
+        """Whether no device does better by leaving."""
         return self.least_utility >= -TOLERANCE * self.reward_scale
 
     @property
     def incentive_compatible(self) -> bool:
-        """No device does better with another's item."""
+        """Whether no device does better with another's item."""
         return self.largest_gain <= TOLERANCE * self.reward_scale
 
     @property
     def monotone(self) -> bool:
-        """More sensitive devices have no larger budgets."""
+        """Whether more sensitive devices have no larger budgets."""
         return self.largest_rise <= TOLERANCE
 
     @property
     def optimal(self) -> bool:
-        """The budgets respect their caps and solve (P2)."""
+        """Whether the budgets respect their caps and solve (P2)."""
         return self.largest_excess <= TOLERANCE and self.optimality_residual <= 1e-7
 
     @property
     def holds(self) -> bool:
-        """Everything that was checked holds."""
+        """Whether all checks hold."""
         return self.individually_rational and self.incentive_compatible and self.monotone and self.optimal
 
 
@@ -98,7 +100,7 @@ def largest_gain(sensitivity: FloatArray, epsilon: FloatArray, reward: FloatArra
 
 
 def neighbour_gain(sensitivity: FloatArray, epsilon: FloatArray, reward: FloatArray) -> float:
-    """Return the most that a device gains by its neighbour's item.
+    """Return the largest gain of any device from its neighbour's item.
 
     If no device gains by the item of the next or the previous one in the order of sensitivity, and budgets do not increase in
     that order, then none gains by any item: gains over a chain of neighbours add up to at least the gain of the jump.
@@ -110,12 +112,13 @@ def neighbour_gain(sensitivity: FloatArray, epsilon: FloatArray, reward: FloatAr
 
 
 def optimality_residual(terms: PooledTerms, epsilon: FloatArray, cap: FloatArray) -> float:
-    """Return how far the optimality conditions of (P2) are from holding, relative to gains and prices of a block.
+    """Return the residual of the optimality conditions of (P2), relative to the gains and prices of a block.
 
     With multipliers ``nu_i >= 0`` of ``eps_i >= eps_{i+1}`` and ``kappa_i >= 0`` of the caps,
-    ``Phi_i' + nu_i - nu_{i-1} = kappa_i``. In a block of equal budgets ``nu`` is zero at both ends. So no first part of the block
-    may gain by a larger budget, up to its first capped member, nor may any last part from there on by a smaller one; and without
-    a cap, the whole is stationary. Derivatives are taken at the hidden variances ``s`` a rounding error to either side.
+    ``Phi_i' + nu_i - nu_{i-1} = kappa_i``. In a block of equal budgets ``nu`` is zero at both ends. So no initial part
+    of the block, up to its first capped member, may gain by a larger budget, and no final part from there on by a
+    smaller one; without a cap, the whole block is stationary. Derivatives are taken at hidden variances ``s`` one
+    rounding error to either side.
     """
     everyone = np.arange(epsilon.size)
     hidden = hidden_variance_of(epsilon, terms.coded_samples)
@@ -138,6 +141,6 @@ def optimality_residual(terms: PooledTerms, epsilon: FloatArray, cap: FloatArray
 
 
 def _running_sums(values: FloatArray, starts: IntArray, block: IntArray) -> FloatArray:
-    """Return cumulative sums that start again with each block."""
+    """Return cumulative sums that restart at each block."""
     sums = np.cumsum(values)
     return np.asarray(sums - (sums[starts] - values[starts])[block])

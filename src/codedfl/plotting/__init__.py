@@ -1,4 +1,4 @@
-"""Pictures, drawn to PNG without a display. This package and `codedfl.paper` alone import matplotlib."""
+"""Pictures, drawn to PNG without a display. Only this package and `codedfl.paper` import matplotlib."""
 
 from codedfl.plotting._audit import draw_audit
 from codedfl.plotting._canvas import new_figure, to_png

@@ -1,4 +1,4 @@
-"""Figures that are drawn to PNG bytes, without a display."""
+"""Figures drawn to PNG bytes, without a display."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ DARK, GREY = "#333333", "#999999"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches."""
+    """Return an empty figure of the given size in inches."""
     figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return a figure as a PNG file, the same for the same figure."""
+    """Return a figure as PNG bytes, reproducibly."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": "codedfl"})
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""The picture of a contract: every device likes its own item best (Fig. 7a of the paper)."""
+"""The picture of a contract: every device prefers its own item (Fig. 7a of the paper)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from codedfl.training import Evaluation, Reference, RunResult
 
 Clock = Literal["training", "everything"]
 Label = tuple[float, str, str]
-"""Height, text and colour of a name at the end of a line."""
+"""Height, text and colour of the label at the end of a line."""
 
 COLOURS = {
     "fedavg": "#E69F00",
@@ -24,7 +24,7 @@ COLOURS = {
     "scfl-fixed": "#56B4E9",
     "scfl": "#0072B2",
 }
-"""Colours that stay apart for colour-blind readers (Okabe and Ito), with the paper's own scheme the strongest."""
+"""Colours that stay apart for colour-blind readers (Okabe and Ito), with the strongest one for the paper's scheme."""
 
 AXIS_TITLES = {
     "training": "simulated training time (s)",
@@ -44,8 +44,8 @@ def draw_curves(
 
     Args:
         results: the runs to draw, at least one.
-        title: what is above the picture.
-        metric: what the score is.
+        title: the title of the picture.
+        metric: the metric of the score.
         reference: the centralised optimum.
         clock: ``training`` for the paper's convention, ``everything`` to charge preparation as well.
 
@@ -71,13 +71,13 @@ def draw_curves(
     axes.set_ylabel("test accuracy" if metric == "accuracy" else "test R²")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    # A dollar in the name of a file is a dollar.
+    # A dollar sign in a file name must not start maths.
     axes.set_title(title, loc="left", fontsize=11, parse_math=False)
     return to_png(figure)
 
 
 def _finite(curve: Sequence[Evaluation]) -> list[Evaluation]:
-    """Leave out what cannot be drawn: a model that overflowed, an R2 of a single test row."""
+    """Return the points that can be drawn; a model may have overflowed, and the R2 of a single test row is NaN."""
     return [point for point in curve if math.isfinite(point.score)]
 
 
@@ -103,7 +103,7 @@ def _seconds(point: Evaluation, clock: Clock) -> float:
 
 
 def _score_limits(curves: Sequence[Sequence[Evaluation]], labels: list[Label]) -> tuple[float, float]:
-    """Choose a range that shows where the schemes differ: the steep start may be cut off, the ends and the best never are."""
+    """Choose a range that shows where the schemes differ: it may cut off the steep start, but never the ends or the best."""
     ends = [end for end, _, _ in labels]
     high = max([*ends, *(point.score for curve in curves for point in curve)])
     early = min([*ends, *(curve[len(curve) // 20].score for curve in curves)])
@@ -113,7 +113,7 @@ def _score_limits(curves: Sequence[Sequence[Evaluation]], labels: list[Label]) -
 
 
 def _label_ends(axes: Axes, labels: list[Label], low: float, high: float) -> None:
-    """Name every line at its right end, names moved apart just so far that they do not overlap."""
+    """Label every line at its right end, with labels moved apart just enough not to overlap."""
     spacing = 0.06 * (high - low)
     ordered = sorted(labels)
     ends = [score for score, _, _ in ordered]

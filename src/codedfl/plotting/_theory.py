@@ -52,7 +52,7 @@ class Point(Protocol):
 
 
 class Report(Protocol):
-    """What is drawn; all gaps are per sample."""
+    """The data to draw; all gaps are per sample."""
 
     @property
     def title(self) -> str: ...
@@ -95,7 +95,7 @@ def draw_theory(report: Report) -> bytes:
         panels[-1].axvline(_configured(report, knob), color=GREY, linewidth=0.8, zorder=0)
         panels[-1].set_xlabel(title)
     panels[0].set_ylabel("terms of the corrected bound, per sample")
-    # The bound explodes with devices that never arrive; what it is elsewhere should still be seen.
+    # The bound explodes as devices stop arriving; its values elsewhere should remain visible.
     at_run = sum(
         report.sensitivity["noise_variance"][len(report.sensitivity["noise_variance"]) // 2].corrected.values()
     )
@@ -175,7 +175,7 @@ def _draw_terms(axes: Axes, points: Sequence[Point], knob: Knob) -> None:
 
 
 def _configured(report: Report, knob: Knob) -> float:
-    """Return the value of a parameter that the run had."""
+    """Return the configured value of a parameter."""
     round = report.round
     values: dict[Knob, float] = {
         "noise_variance": float(np.mean(round.noise_variance)),

@@ -1,4 +1,4 @@
-"""Schemes: one small file each, a row of Table I of the paper (Sec. III, VI).
+"""Schemes, one small file each: the rows of Table I of the paper (Sec. III, VI).
 
 Example:
     >>> from codedfl.schemes import make_scheme

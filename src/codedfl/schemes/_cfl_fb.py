@@ -1,4 +1,4 @@
-"""CFL-FB: full-batch gradients with parity data at the server, one step a round."""
+"""CFL-FB: full-batch gradients with parity data at the server, one step per round."""
 
 from __future__ import annotations
 

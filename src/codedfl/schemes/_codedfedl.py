@@ -1,4 +1,4 @@
-"""CodedFedL: mini-batch gradients with parity data at the server, one step a round."""
+"""CodedFedL: mini-batch gradients with parity data at the server, one step per round."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from codedfl.training import AllocatedGradient, CodedUpload, ParityGradient, Sch
 
 def codedfedl(
     mini_batches: Annotated[
-        int, Field(description="parts that the data is cut into; each has c / mini_batches parity rows")
+        int, Field(description="number of parts the data is split into; each has c / mini_batches parity rows")
     ] = 20,
     deadline: Deadline = "fixed",
     noise: ParityNoise = False,
 ) -> Scheme:
     """Build CodedFedL.
 
-    All data is cut into mini-batches. In a round one of them is drawn; every device computes the gradient over the points of it
-    that the load allocation gave to it, and the server adds the gradient on that mini-batch's parity data, whose weights
-    make the sum unbiased over the projection and the arrivals. One step a round.
+    The data is split into mini-batches, and each round draws one. Every device computes the gradient over its allocated
+    points of that mini-batch. The server adds the gradient on the mini-batch's parity data, weighted so that the sum is
+    unbiased over the projection and the arrivals. There is one step per round.
 
     References:
         Prakash, Dhakal, Akdeniz, Yona, Talwar, Avestimehr, Himayat: Coded Computing for Low-Latency Federated Learning over

@@ -8,8 +8,8 @@ from codedfl.training import CodedSGD, CodedUpload, Idle, Scheme, Sum
 def dp_cfl() -> Scheme:
     """Build DP-CFL.
 
-    The coded data is that of SCFL. Devices do nothing after the upload, and there is no make-up term: the server's
-    training tends to the ridge solution with penalty ``sigma^2``.
+    The coded data is that of SCFL. Devices are idle after the upload, and there is no make-up term, so training tends
+    to the ridge solution with penalty ``sigma^2``.
 
     References:
         Anand, Dhakal, Akdeniz, Edwards, Himayat: Differentially Private Coded Federated Linear Regression. IEEE Data Science and

@@ -7,9 +7,9 @@ from codedfl.training import LocalSGD, Scheme, Sum
 
 
 def fedavg(batch: Batch = "adaptive") -> Scheme:
-    """Build FedAvg as the paper has it: ``tau`` local SGD steps, then ``W_{k+1} = W_k - eta_k sum_i 1_i g_i``.
+    """Build FedAvg as in the paper: ``tau`` local SGD steps, then ``W_{k+1} = W_k - eta_k sum_i 1_i g_i``.
 
-    Nothing makes up for the missing devices, so the model leans towards those that arrive often.
+    Nothing compensates for missing devices, so the model is biased towards those that arrive often.
 
     References:
         McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learning of Deep Networks from Decentralized

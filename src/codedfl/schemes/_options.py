@@ -12,7 +12,7 @@ Batch = Annotated[
 DeviceWeight = Annotated[float, Field(description="share of the devices in the update; the paper has 1/2")]
 Deadline = Annotated[
     Literal["fixed", "free"],
-    Field(description="fixed: the deadline T of the setting; free: the least that the load allocation allows"),
+    Field(description="fixed: the deadline T of the setting; free: the shortest that the load allocation allows"),
 ]
 ParityNoise = Annotated[
     bool,

@@ -1,4 +1,4 @@
-"""All schemes by name. A new scheme is a new file and a line here."""
+"""All schemes by name. A new scheme needs a new file and one line here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         options: the arguments of its builder that differ from their defaults.
 
     Raises:
-        InputError: if there is no such scheme, option or value.
+        InputError: if the scheme, an option or a value does not exist.
 
     Example:
         >>> make_scheme("scfl", {"batch": 16}).title

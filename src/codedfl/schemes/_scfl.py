@@ -14,10 +14,10 @@ from codedfl.training import CodedSGD, CodedUpload, InverseProbability, LocalSGD
 def scfl(batch: Batch = "adaptive", device_weight: DeviceWeight = 0.5) -> Scheme:
     """Build SCFL.
 
-    Before training, devices upload noisy coded data. In every round devices and server take ``tau`` SGD steps, the devices on
-    their samples and the server on the coded data with a make-up term against the noise; what arrives is weighted by one over
-    its arrival probability, so that the update is unbiased (for ``tau = 1``) although devices are missing. The model returned
-    is the step-weighted average of all iterates.
+    Before training, devices upload noisy coded data. In every round the devices take ``tau`` SGD steps on their
+    samples, and the server takes ``tau`` on the coded data, with a make-up term that removes the bias of the noise.
+    Updates that arrive are weighted by one over their arrival probability, so the global update is unbiased (for
+    ``tau = 1``) although devices are missing. SCFL returns the step-weighted average of all iterates.
 
     References:
         Sun, Shao, Mao, Li, Zhang: Stochastic Coded Federated Learning: Theoretical Analysis and Incentive Mechanism

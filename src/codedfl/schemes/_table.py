@@ -1,4 +1,4 @@
-"""Table I of the paper as it stands in the code."""
+"""Table I of the paper, generated from the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def describe(scheme: Scheme) -> tuple[str, ...]:
-    """Return one row of the table, read off the choices that the scheme is composed of."""
+    """Return the row of a scheme, derived from its components."""
     return (
         f"`{scheme.name}`",
         "none" if scheme.upload is None else "projection + noise" if scheme.upload.noise else "weighted projection",

@@ -1,8 +1,8 @@
 """Theory: predictions about a run (Sec. IV-A), exact where possible and bounds elsewhere.
 
-`Round` holds what the law of a round depends on. `round_variance` is exact for one local step; `device_bound`, `server_bound`
-and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `limit_point` say where training ends;
-`verify` checks the formulas by Monte Carlo.
+`Round` holds all that the law of a round depends on. `round_variance` is exact for one local step; `device_bound`,
+`server_bound` and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `limit_point` say where
+training ends; `verify` checks the formulas by Monte Carlo.
 """
 
 from codedfl.theory._bounds import GapBound, device_bound, gap_bound, server_bound

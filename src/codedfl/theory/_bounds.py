@@ -1,10 +1,10 @@
 """Lemmas 3 and 4 and Theorem 1 of the paper: bounds on the variance of an update and on the optimality gap.
 
-Each exists as printed and corrected. The corrections are derived in docs/theory.md:
+Each is available as printed and corrected. The corrections are derived in docs/theory.md:
 
 - the moment of the noise is that of the sum, ``(sum_i sigma_i^2)^2``;
 - accumulating ``tau`` steps costs ``tau^2``, not ``tau``;
-- a device's stochastic gradient is larger than its full one, by ``E[l_i / b_i]`` on average;
+- a device's stochastic gradient is larger than its full gradient, by ``E[l_i / b_i]`` on average;
 - the server samples too;
 - the loss is ``lambda_min(X^T X)``-strongly convex, not ``||X||_F^2``-strongly;
 - ``G`` and ``N`` are drawn once, so their error is a bias that does not average out over rounds;
@@ -53,7 +53,7 @@ def server_bound(round: Round, constants: Constants, reading: Reading = "correct
 
 @dataclass(frozen=True, eq=False)
 class GapBound:
-    """A bound on ``f(W_K) - f(W*)`` for the step-weighted average after each number of rounds, term by term.
+    """A bound on ``f(W_K) - f(W*)`` for the step-weighted average after each round, term by term.
 
     Args:
         terms: by name, the value after 1, 2, ..., K rounds, each (K,).
@@ -87,9 +87,9 @@ def gap_bound(
 
     Corrected: ``(1 - mu eta_0 (1 - eta_0 L)) / 2 ||W_0 - W*||^2 + sum_k eta_k psi b_k + sum_k eta_k^2 (b_k^2 + v)`` divided by
     ``sum_k eta_k``. Here ``b_k`` bounds the bias of an update (drift of local steps and error of the coded data),
-    ``psi = phi + ||W*||``, and ``v = w^2 rho_1 + (1 - w)^2 s`` with the server's sampling ``s``. It is an expectation over
-    everything that is drawn, ``G`` and ``N`` included, and holds while all models, local ones too, stay within
-    ``||W||_F <= phi``.
+    ``psi = phi + ||W*||``, and ``v = w^2 rho_1 + (1 - w)^2 s`` with the server's sampling ``s``. The bound is in
+    expectation over all randomness, including ``G`` and ``N``, and holds while all models, including local ones, stay
+    within ``||W||_F <= phi``.
 
     Args:
         round: data and probabilities.
@@ -153,7 +153,7 @@ def gap_bound(
         "bias_of_drift": furthest * average(of_drift),
     }
     terms |= {name: value * spread for name, value in squares.items()}
-    # (a + b)^2 = b (a + b) + a (a + b): each bias gets its share, that of the code shared out among its sources.
+    # (a + b)^2 = b (a + b) + a (a + b): each bias gets its share, and that of the code is divided among its sources.
     of_code_squared = average(eta * of_code * bias)
     whole = sum(code.values()) or 1.0
     terms |= {name: value / whole * of_code_squared for name, value in code.items()}
@@ -207,7 +207,7 @@ def _drift(round: Round, constants: Constants) -> float:
     everyone = float(product.sum())
     pairs = round.local_steps * (round.local_steps - 1) / 2
     drift = float(np.sum(round.weights * constants.feature_norm * (product + everyone)))
-    if not round.covered.all():  # then the server follows the loss of the coded data alone
+    if not round.covered.all():  # the server then follows the loss of the coded data alone
         zeta = float(np.sum(constants.feature_norm[round.covered]))
         drift += (1 - round.device_weight) * zeta * (float(product[round.covered].sum()) + everyone)
     return pairs * drift

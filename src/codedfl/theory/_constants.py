@@ -19,10 +19,10 @@ Method = Literal["exact", "cheap"]
 
 @dataclass(frozen=True, eq=False)
 class Constants:
-    """The constants of the bounds: norms of the data, and of the models that training visits.
+    """The constants of the bounds: norms of the data and of the models during training.
 
     Args:
-        radius: ``phi``; every model of the training lies within ``||W||_F <= phi``.
+        radius: ``phi``; every model during training lies within ``||W||_F <= phi``.
         feature_norm: ``zeta_i^2 = alpha_i^2 = ||X_i||_F^2``, (N,).
         residual: ``kappa_i^2``, the largest ``||X_i W - Y_i||_F^2`` within the radius, (N,).
         smoothness: ``L = lambda_max(X^T X)``.
@@ -52,8 +52,8 @@ def measure_constants(
         parts: the samples of each device.
         radius: ``phi``.
         gram: second moments of all data, if already computed.
-        method: ``exact`` decomposes the Hessian of every device, about ``25 d^3`` operations for each. ``cheap`` touches the data
-            once: ``kappa_i <= ||X_i||_F phi + ||Y_i||_F`` and ``mu >= 0``, which still makes bounds that hold.
+        method: ``exact`` decomposes the Hessian of every device, about ``25 d^3`` operations each. ``cheap`` reads the
+            data once: ``kappa_i <= ||X_i||_F phi + ||Y_i||_F`` and ``mu >= 0``, which still give valid bounds.
 
     Example:
         >>> parts = (Rows(np.diag([1.0, 2.0]), np.zeros((2, 1))),)
@@ -83,7 +83,8 @@ def largest_residual(gram: Gram, radius: float) -> float:
 
     The maximum of a convex quadratic over a ball has no duality gap, so it is the minimum over ``nu > lambda_max`` of
     ``nu phi^2 + sum_k g_k / (nu - lambda_k) + ||Y||^2``, where ``lambda_k`` are the eigenvalues of ``X^T X`` and ``g_k`` the
-    squared norms of the rows of ``X^T Y`` in their basis. Every ``nu`` gives an upper bound, so rounding is on the safe side.
+    squared norms of the rows of ``X^T Y`` in their basis. Every ``nu`` gives an upper bound, so rounding errs on the
+    safe side.
     """
     eigenvalues, vectors = scipy.linalg.eigh(gram.features)
     weights = np.sum((vectors.T @ gram.cross) ** 2, axis=1)
@@ -96,7 +97,7 @@ def largest_residual(gram: Gram, radius: float) -> float:
         excess = np.exp(log_excess)
         return float((top + excess) * radius**2 + np.sum(weights / (excess + (top - eigenvalues))))
 
-    # Around the minimum nu - lambda_max is between nothing and ||X^T Y|| / phi; the logarithm covers fourteen orders below it.
+    # At the minimum nu - lambda_max is at most ||X^T Y|| / phi; the search covers fourteen orders of magnitude below it.
     found = minimize_scalar(dual, bounds=(np.log(furthest) - 32, np.log(furthest) + 1e-9), method="bounded")
     return min(float(found.fun), dual(float(np.log(furthest)))) + label_norm
 

@@ -18,8 +18,8 @@ from codedfl.typing import FloatArray
 def accumulated_descent(gram: Gram, model: FloatArray, step_size: float, local_steps: int) -> FloatArray:
     """Return ``sum_{u < tau} (I - eta H)^u (H W - X^T Y)``, the accumulated gradient of ``tau`` full-batch steps.
 
-    On the data of all devices it is the virtual update ``u_k`` of the paper; on that of one device, the mean of what the device
-    sends, since batches are drawn anew in every step.
+    On the data of all devices it is the virtual update ``u_k`` of the paper; on that of one device, it is the mean of
+    the device's update, since every step draws a new batch.
 
     Example:
         >>> gram = compute_gram([Rows(np.array([[1.0], [1.0]]), np.array([[0.0], [2.0]]))])
@@ -65,7 +65,7 @@ def server_drift(round: Round, model: FloatArray, step_size: float) -> FloatArra
     same coded data. ``A = H + sigma^2 I`` and ``B = grad f(W) + sigma^2 W`` as in the variance.
 
     Raises:
-        InputError: if the round has not two local steps: beyond them, higher moments of the coded data enter.
+        InputError: if the round does not have two local steps: with more, higher moments of the coded data enter.
     """
     if round.local_steps > 2:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Where training ends: the model at which the mean update of a scheme vanishes, in closed form.
+"""The limit of training: the model at which the mean update of a scheme vanishes, in closed form.
 
 In SCFL ``G`` and ``N`` are drawn once, so their error never averages out and a floor remains. With coded Hessian
 ``H~ = X~^T X~ / c - sigma^2 I`` the update vanishes at the solution of
@@ -26,13 +26,13 @@ SINGULAR = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class LimitPoint:
-    """The point where the mean update of a scheme is zero, for coded data that has been drawn.
+    """The point where the mean update of a scheme is zero, for given coded data.
 
     Args:
         model: ``W``, (d, o).
         gap: ``f(W) - f(W*)``.
-        least_eigenvalue: of the Hessian that training sees, ``w H + (1 - w) H~`` for SCFL; training runs away from the point if
-            it is negative.
+        least_eigenvalue: of the Hessian that training sees, ``w H + (1 - w) H~`` for SCFL; training diverges from the
+            point if it is negative.
     """
 
     model: FloatArray
@@ -46,13 +46,13 @@ class LimitPoint:
 
 
 def limit_point(gram: Gram, coded: CodedData, device_weight: float = 0.5, coded_gram: Gram | None = None) -> LimitPoint:
-    """Solve for the limit of SCFL with small steps (or one local step) on coded data that has been drawn.
+    """Solve for the limit of SCFL with small steps (or one local step) on given coded data.
 
     Args:
         gram: second moments of the data of all devices.
         coded: the coded data at the server.
         device_weight: ``w``.
-        coded_gram: second moments of the data that ``coded`` stands for, if it is not all of it.
+        coded_gram: second moments of the data that ``coded`` stands for, if that is not all data.
 
     Example:
         >>> from codedfl.coding import encode
@@ -85,7 +85,7 @@ def coded_limit_point(gram: Gram, coded: CodedData) -> LimitPoint:
 
 
 def arrival_limit_point(gram: Gram, parts: Sequence[Rows], arrival_probability: FloatArray) -> LimitPoint:
-    """Solve for the limit of FedAvg, which leans towards devices that arrive: ``(sum_i p_i H_i) W = sum_i p_i X_i^T Y_i``.
+    """Solve for the limit of FedAvg, biased towards devices that arrive: ``(sum_i p_i H_i) W = sum_i p_i X_i^T Y_i``.
 
     Args:
         gram: second moments of the data of all devices.
@@ -121,10 +121,10 @@ def _limit(gram: Gram, hessian: FloatArray, target: FloatArray) -> LimitPoint:
 
 @dataclass(frozen=True)
 class LimitError:
-    """The optimality gap that remains after many rounds with a constant step, to first order, for ``tau = 1``.
+    """The optimality gap that remains after many rounds with a constant step size, to first order, for ``tau = 1``.
 
     Args:
-        code_floor: ``(1 - w)^2 F`` is the gap that the coded data leaves at any step size; this is ``F``.
+        code_floor: ``F``; the coded data leaves a gap of ``(1 - w)^2 F`` at any step size.
         device_noise: ``eta / 4`` times the variance of the devices' part at ``W*``, before ``w^2``.
         server_noise: ``eta / 4`` times the variance of the server's batches at ``W*``, before ``(1 - w)^2``.
         uncovered_noise: ``eta / 4`` times the variance of devices that uploaded nothing.
@@ -158,20 +158,20 @@ class LimitError:
 
 
 def limit_error(round: Round, step_size: float) -> LimitError:
-    """Predict the gap that SCFL ends at, from the law of the coded data, before any is drawn.
+    """Predict the final gap of SCFL from the law of the coded data, before any is drawn.
 
     To first order in the error of the coded Hessian the limit point is off by ``-(1 - w) H^-1 e``, where ``e`` is the error of
     the coded gradient at ``W*``. With ``A``, ``B`` and ``C`` as in :func:`~codedfl.theory._variance.round_variance`, at ``W*``,
 
     ``F = 1/2 E tr(e^T H^-1 e) = (tr(H^-1 A) tr C + tr(B^T H^-1 B)) / (2 c)``.
 
-    What each round draws anew keeps a constant step ``eta`` at a distance, ``eta / 4`` times its variance. Local steps beyond the
-    first add a drift that is not counted here. The prediction is too low when the noise is so strong that the error of the coded
-    Hessian is as large as the least eigenvalue of ``H``.
+    The randomness of each round adds ``eta / 4`` times its variance at a constant step size ``eta``. Local steps beyond
+    the first add a drift that is not counted here. The prediction is too low when the noise is so strong that the error
+    of the coded Hessian is as large as the least eigenvalue of ``H``.
 
     Args:
         round: data and probabilities.
-        step_size: ``eta``; tends to 0 for decreasing steps, for which only the floor remains.
+        step_size: ``eta``; as it tends to 0, only the floor remains.
 
     Example:
         >>> rows = Rows(np.array([[1.0], [1.0]]), np.array([[0.0], [2.0]]))

@@ -9,7 +9,7 @@ import numpy as np
 from codedfl.typing import FloatArray
 
 Reading = Literal["printed", "corrected"]
-"""A formula as the paper prints it, or with its slips mended."""
+"""A formula as printed in the paper, or corrected."""
 
 
 def projection_moment(samples: int, coded_samples: int) -> float:
@@ -27,8 +27,8 @@ def noise_moment(
 ) -> float:
     """Return ``E ||N^T N / c - sigma^2 I||_F^2 = (d + d^2) / c (sum_i sigma_i^2)^2``.
 
-    ``N = sum_i N_i`` is Gaussian with the sum of the variances, so the square is of the sum; the paper prints the sum of the
-    squares, ``sum_i sigma_i^4``.
+    ``N = sum_i N_i`` is Gaussian with the sum of the variances, so the moment has the square of the sum; the paper
+    prints the sum of the squares, ``sum_i sigma_i^4``.
 
     Example:
         >>> noise_moment(1, 4, np.array([1.0, 1.0])), noise_moment(1, 4, np.array([1.0, 1.0]), "printed")

@@ -16,7 +16,7 @@ from codedfl.typing import BoolArray, FloatArray, IntArray
 BLOCK_ROWS = 2048
 
 LARGEST = 1e50
-"""Larger norms, noise variances and step sizes would overflow in the fourth moments that the theory is about."""
+"""Larger norms, noise variances and step sizes would overflow in fourth moments."""
 
 OF_THE_DATA = ("gram", "coded_gram", "inverse", "_gradients")
 """Cached values that depend on the data alone; rounds on the same data share them."""
@@ -39,7 +39,7 @@ class Gradients:
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """What ``H^-1`` says about the optimum, in numbers that the limit of training depends on.
+    """Quantities of ``H^-1`` at the optimum that the limit of training depends on.
 
     Args:
         data: ``tr(H^-1 H_S)``, with the Hessian ``H_S`` of the data that is coded; ``d`` if all of it is.
@@ -58,7 +58,7 @@ class Inverse:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """A round of SCFL as a random experiment: the data, and the probabilities of all that is drawn.
+    """A round of SCFL as a random experiment: the data, and the law of everything drawn.
 
     Args:
         parts: the samples of each device.
@@ -69,7 +69,7 @@ class Round:
         noise_variance: ``sigma_i^2``, (N,).
         label_noise_variance: variance of noise on the coded labels, (N,); None for none, as in the paper.
         local_steps: ``tau``.
-        device_weight: ``w``, the share of the devices in the update; the paper has 1/2.
+        device_weight: ``w``, the share of the devices in the update; 1/2 in the paper.
         uploading: which devices uploaded coded data, (N,); None for all.
 
     Example:
@@ -166,7 +166,7 @@ class Round:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """``w_i``, the weight of each device: ``w`` if its data is coded, 1 if it speaks for itself alone, (N,)."""
+        """``w_i``, the weight of each device: ``w`` if its data is coded, otherwise 1, (N,)."""
         return np.where(self.covered, self.device_weight, 1.0)
 
     @property
@@ -176,11 +176,11 @@ class Round:
 
     @property
     def total_label_noise(self) -> float:
-        """The same for the labels."""
+        """The same sum for the label noise."""
         return float(np.sum(self.label_noise[self.covered]))
 
     def with_gram(self, gram: Gram) -> Round:
-        """Return the round with second moments of all data that were computed before."""
+        """Return the round with precomputed second moments of all data."""
         other = replace(self)
         vars(other)["gram"] = gram
         return other
@@ -209,7 +209,7 @@ class Round:
         return {}
 
     def gradients(self, model: FloatArray) -> Gradients:
-        """Return every device's gradient at a model; a model that has been asked for before is not computed again."""
+        """Return every device's gradient at a model; results are cached by model."""
         key = np.asarray(model, np.float64).tobytes()
         if key not in self._gradients:
             self._gradients[key] = gradients_at(self.parts, model)
@@ -217,7 +217,7 @@ class Round:
 
     @cached_property
     def inverse(self) -> Inverse:
-        """What the inverse of ``H = X^T X`` says about the optimum.
+        """Quantities of the inverse of ``H = X^T X`` at the optimum.
 
         Raises:
             InputError: if ``H`` is singular.
@@ -236,7 +236,7 @@ class Round:
 
 
 def require_moderate(name: str, value: float) -> None:
-    """Refuse a value that is not positive, or whose powers are beyond the range of numbers."""
+    """Refuse a value that is not positive, or whose powers would overflow."""
     if not 1 / LARGEST <= value <= LARGEST:
         raise InputError(f"{name} = {value} must be a positive number between {1 / LARGEST:g} and {LARGEST:g}.")
 
@@ -261,7 +261,7 @@ def checked_model(model: FloatArray, dimension: int, outputs: int) -> FloatArray
     """Return a model in float64.
 
     Raises:
-        InputError: if it has another shape than the data needs, or is not finite.
+        InputError: if its shape does not fit the data, or it is not finite.
     """
     W = np.asarray(model, np.float64)
     if W.shape != (dimension, outputs):

@@ -1,6 +1,7 @@
 """Monte Carlo draws of SCFL rounds, straight from the definitions and many at a time.
 
-Nothing is shared with the training engine or with the closed forms. Batches have fixed size, ``1 / inverse_batch`` rounded.
+The code is independent of the training engine and of the closed forms. Batches have fixed size, ``1 / inverse_batch``
+rounded.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ def simulate_round(
         round: data and probabilities.
         model: ``W_k``.
         step_size: ``eta_k``, which matters from the second local step on.
-        draws: how many rounds to draw.
+        draws: number of rounds to draw.
         rng: the source of randomness.
 
     Returns:
-        What each device contributes, ``1_i g_i / p_i``, (draws, N, d, o), and the server's part ``g_s``, (draws, d, o).
+        The contribution of each device, ``1_i g_i / p_i``, (draws, N, d, o), and the server's part ``g_s``, (draws, d,
+        o).
     """
     device, server = [], []
     for start in range(0, draws, DRAWS_AT_ONCE):
@@ -42,7 +44,7 @@ def simulate_round(
 
 @dataclass(frozen=True, eq=False)
 class SimulatedRuns:
-    """Independent runs of SCFL, each with coded data of its own.
+    """Independent runs of SCFL, each with its own coded data.
 
     Args:
         gaps: ``f - f*`` of the step-weighted average after 1, ..., K rounds, (runs, K).
@@ -54,12 +56,12 @@ class SimulatedRuns:
 
 
 def simulate_runs(round: Round, step_sizes: FloatArray, runs: int, rng: np.random.Generator) -> SimulatedRuns:
-    """Train with SCFL from ``W_0 = 0``, with ``G`` and ``N`` drawn once and everything else in every round.
+    """Train with SCFL from ``W_0 = 0``, with ``G`` and ``N`` drawn once per run and everything else in every round.
 
     Args:
         round: data and probabilities.
         step_sizes: ``eta_k`` of each round, (K,).
-        runs: how many independent runs.
+        runs: number of independent runs.
         rng: the source of randomness.
     """
     models = np.zeros((runs, round.dimension, round.outputs))
@@ -117,7 +119,7 @@ def _steps(
     step_size: float,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, float]:
-    """Take ``tau`` stochastic gradient steps from every model; return the sums of the gradients and the largest norm met."""
+    """Take ``tau`` stochastic gradient steps from every model; return the sums of the gradients and the largest norm."""
     draws, rows = X.shape[:2]
     total, largest, W = np.zeros(models.shape), 0.0, models
     for _ in range(steps):

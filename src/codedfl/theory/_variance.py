@@ -54,7 +54,7 @@ class RoundVariance:
 
     @property
     def code(self) -> float:
-        """What ``G`` and ``N`` contribute to ``V_2``: drawn once, the same error in every round."""
+        """The share of ``G`` and ``N`` in ``V_2``: drawn once, they cause the same error in every round."""
         return self.projection + self.noise + self.noise_and_data + self.label_noise
 
     @property
@@ -69,7 +69,7 @@ class RoundVariance:
 
     @property
     def best_weight(self) -> float:
-        """``w* = V_2 / (V_1 + V_2)``, the weight of least variance; the paper takes 1/2."""
+        """``w* = V_2 / (V_1 + V_2)``, the weight of least variance; 1/2 in the paper."""
         return best_weight(self.device, self.server)
 
     def terms(self) -> dict[str, float]:

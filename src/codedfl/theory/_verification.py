@@ -20,7 +20,7 @@ from codedfl.theory._variance import round_variance
 from codedfl.typing import FloatArray
 
 SIGMAS = 4.0
-"""Standard errors by which a correct formula may be off: one check in 16,000 would be."""
+"""Tolerance in standard errors: a correct formula exceeds it in one check out of 16,000."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Check:
     """One claim against a Monte Carlo estimate.
 
     Args:
-        name: what is claimed.
+        name: the claim.
         relation: ``=`` for a value, ``<=`` for a bound.
         value: the estimate.
         error: its standard error.
-        printed: what the paper says; None where it says nothing.
-        corrected: what is right.
+        printed: the paper's value; None if it has none.
+        corrected: the correct value.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Check:
     def _holds(self, claim: float) -> bool:
         if self.relation == "<=":
             return self.value - SIGMAS * self.error <= claim
-        # A value that is exact by construction has no error bar, only rounding.
+        # A value that is exact by construction has no standard error, only rounding.
         return abs(self.value - claim) <= SIGMAS * self.error + 1e-9 * abs(claim)
 
     @property
     def printed_holds(self) -> bool:
-        """Whether the paper's formula, if there is one, agrees with the estimate."""
+        """Whether the paper's formula, if any, agrees with the estimate."""
         return self.printed is None or self._holds(self.printed)
 
     @property
     def corrected_holds(self) -> bool:
-        """Whether the corrected formula does."""
+        """Whether the corrected formula agrees with the estimate."""
         return self._holds(self.corrected)
 
 
@@ -68,7 +68,7 @@ def verify(seed: int = 0, draws: int = 4000) -> list[Check]:
         draws: Monte Carlo draws of each experiment.
 
     Returns:
-        The checks; those of printed formulas that the corrections are about fail, and no corrected one does.
+        The checks. Printed formulas that needed a correction fail; no corrected formula does.
 
     Example:
         >>> checks = verify(draws=200)
@@ -128,7 +128,7 @@ def _lemma_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     G = rng.standard_normal((draws, c, m))
     N = sum((np.sqrt(variance) * rng.standard_normal((draws, c, d)) for variance in noise), np.zeros((draws, c, d)))
     GG, NN = (matrix.transpose(0, 2, 1) @ matrix / c for matrix in (G, N))
-    # The mean of a symmetric matrix is tested along the vector of ones, which sees every entry.
+    # The mean of a symmetric matrix is tested along the vector of ones, which involves every entry.
     yield Check("Lemma 1: mean of G^T G / c", "=", *_mean(GG.sum(axis=(1, 2)) / m), 1.0, 1.0)
     moment = projection_moment(m, c)
     yield Check("Lemma 1: E |G^T G / c - I|^2", "=", *_mean(_square(GG - np.eye(m))), moment, moment)
@@ -188,7 +188,7 @@ def _lemmas_3_and_4(rng: np.random.Generator, draws: int) -> Iterator[Check]:
 
 def _variances(name: str, round: Round, model: FloatArray, rng: np.random.Generator, draws: int) -> Iterator[Check]:
     """Compare both variances with their bounds, and with the exact variance for one step."""
-    # So small a step that local models do not move: what is measured is accumulation alone.
+    # A step so small that local models do not move isolates the effect of accumulation.
     step_size = 1e-9
     device, server = simulate_round(round, model, step_size, draws, rng)
     virtual = accumulated_descent(round.gram, model, step_size, round.local_steps)

@@ -1,4 +1,4 @@
-"""How the server combines what arrived with what it computed (Sec. III-D)."""
+"""Aggregation: the server combines the updates that arrived with its own (Sec. III-D)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ DeviceUpdate = tuple[int, FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What the server has at the end of a round.
+    """The inputs of the aggregation at the end of a round.
 
     Args:
         number: ``k``.
         step_size: ``eta_k``.
-        attendance: who was asked, who arrived, and with which batch.
+        attendance: the devices asked, those that arrived, and their batch sizes.
         arrival_probability: ``p_i``, (N,).
         covered: whose data the coded dataset at the server stands for, (N,).
-        updates: what arrived, in the order of the devices. It can be read once, and is computed while it is read.
-        server_update: what the server computed on the coded data; None for nothing.
+        updates: the updates that arrived, in device order. They can be read once, and are computed while they are read.
+        server_update: the server's update on the coded data; None without one.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Round:
 
 
 class Aggregation(Protocol):
-    """A rule that makes one global update of many."""
+    """A rule that combines updates into one global update."""
 
     def combine(self, round: Round, model: FloatArray) -> FloatArray:
         """Return the global update ``g(W_k)``, of the shape and precision of ``model``."""
@@ -48,13 +48,13 @@ class Aggregation(Protocol):
 
 @dataclass(frozen=True)
 class Sum:
-    """Add up everything: ``g(W_k) = sum_i 1_i g_i + g_s``.
+    """The plain sum: ``g(W_k) = sum_i 1_i g_i + g_s``.
 
     FedAvg has no server update, DP-CFL no device updates; CFL-FB and CodedFedL have both, weighted in the parity data.
     """
 
     def mean_weights(self, arrival_probability: FloatArray, covered: BoolArray) -> tuple[FloatArray, float]:  # noqa: ARG002
-        """Return what the update of each device and of the server count for on average: ``p_i`` and 1."""
+        """Return the mean weights of the devices' updates and of the server's: ``p_i`` and 1."""
         return arrival_probability, 1.0
 
     def combine(self, round: Round, model: FloatArray) -> FloatArray:
@@ -67,10 +67,11 @@ class Sum:
 
 @dataclass(frozen=True)
 class InverseProbability:
-    """Weight devices by one over their arrival probability: ``g(W_k) = sum_i w_i 1_i g_i / p_i + (1 - w) g_s``.
+    """Weights of one over the arrival probability: ``g(W_k) = sum_i w_i 1_i g_i / p_i + (1 - w) g_s``.
 
     Both parts estimate the gradient over the data that the coded dataset stands for, so those devices have ``w_i = w``; with
-    ``w = 1/2`` this is (5) in the paper. A device that uploaded no coded data speaks for itself alone, with ``w_i = 1``.
+    ``w = 1/2`` this is (5) in the paper. A device that uploaded no coded data has ``w_i = 1``: its own updates alone
+    represent its data.
 
     Args:
         device_weight: ``w``, the share of the devices' part.
@@ -91,7 +92,7 @@ class InverseProbability:
             raise InputError(f"device_weight = {self.device_weight} must be between 0 and 1.")
 
     def mean_weights(self, arrival_probability: FloatArray, covered: BoolArray) -> tuple[FloatArray, float]:
-        """Return what the update of each device and of the server count for on average: ``w_i`` and ``1 - w``."""
+        """Return the mean weights of the devices' updates and of the server's: ``w_i`` and ``1 - w``."""
         weights = np.where(covered, self.device_weight, 1.0)
         return np.where(arrival_probability > 0, weights, 0.0), 1.0 - self.device_weight
 

@@ -1,4 +1,4 @@
-"""Gradients over an allocated load: what devices compute in CFL-FB and CodedFedL."""
+"""Gradients over an allocated load: the work of devices in CFL-FB and CodedFedL."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from codedfl.typing import FloatArray, IntArray
 
 
 def mini_batch_of(round: int, mini_batches: int, streams: Streams) -> int:
-    """Return the mini-batch of a round, the same for all devices and the server."""
+    """Return the index of a round's mini-batch, the same for all devices and the server."""
     return int(streams.at("mini-batch", round=round).integers(mini_batches))
 
 
 @dataclass(frozen=True)
 class AllocatedGradient:
-    """One full gradient a round over the points that the load allocation gives to the device.
+    """One full gradient per round over the points that the load allocation gives to the device.
 
-    Every device's data is cut into ``mini_batches`` parts once. Of each part the device processes the ``l_i*`` points that
-    maximise its expected return before the deadline, always the same ones; the coded data covers the rest. The gradient of a
-    mini-batch is scaled by their number, so that it stands for all data.
+    Every device's data is split once into ``mini_batches`` parts. Of each part the device processes the same ``l_i*``
+    points, the number that maximises its expected return before the deadline; the coded data covers the rest. The
+    gradient of a mini-batch is scaled by the number of mini-batches, so that it stands for all data.
 
     Args:
         mini_batches: 1 for CFL-FB (full batch), more for CodedFedL.
-        deadline: ``fixed`` to use the round's ``T``; ``free`` for the least deadline at which the expected return of devices
-            and server together reaches the size of a mini-batch.
+        deadline: ``fixed`` to use the round's ``T``; ``free`` for the shortest deadline at which the expected return of
+            devices and server together reaches the size of a mini-batch.
     """
 
     mini_batches: int = 1
@@ -47,7 +47,7 @@ class AllocatedGradient:
         require_at_least("mini_batches", self.mini_batches, 1)
 
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
-        """Solve the load allocation and cut the data."""
+        """Solve the load allocation and split the data."""
         if not setting.code.uploading.all():
             raise InputError(
                 "CFL-FB and CodedFedL need parity data of every device, but some take no part in the upload: leave these"
@@ -72,7 +72,7 @@ class AllocatedGradient:
         per_batch = tuple(
             FixedBatchArrivals(timing, optimal_loads(timing, sizes[:, j]), setting.streams) for j in range(batches)
         )
-        # Rows that the server has no time for are never made: they would cost upload and privacy for nothing.
+        # Rows that the server has no time for are not encoded: they would cost upload and privacy for nothing.
         coded_rows = tuple(int(rows) for rows in np.minimum(coded, max(allocation.server_load, 1)))
         on_channel = _MiniBatchArrivals(per_batch, setting.streams, setting.cohort)
         return _AllocatedPlan(setting.federation, setting.streams, cuts, per_batch, coded_rows, arrivals or on_channel)
@@ -111,7 +111,7 @@ class _AllocatedPlan:
     broadcasts: bool = True
     coded_for_all: bool = False
 
-    def coded_rows(self, coded_samples: int) -> tuple[int, ...]:  # noqa: ARG002 (the allocation has settled it)
+    def coded_rows(self, coded_samples: int) -> tuple[int, ...]:  # noqa: ARG002 (the allocation determines it)
         return self.parity_rows
 
     def uncovered(self, device: int, batch: int) -> Rows:

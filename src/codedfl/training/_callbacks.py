@@ -1,4 +1,4 @@
-"""Callbacks: progress, checkpoints and recording hang on the round loop instead of living in it."""
+"""Callbacks: progress, checkpoints and recording attach to the round loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class StopTraining(Exception):  # noqa: N818 (a request, not an error)
     """Raised by a callback to end a run after the current round, with the results so far kept.
 
     Args:
-        message: why.
-        status: what the result will say.
+        message: the reason.
+        status: the status of the result.
     """
 
     def __init__(self, message: str, status: Status = "interrupted") -> None:
@@ -28,10 +28,10 @@ class StopTraining(Exception):  # noqa: N818 (a request, not an error)
 
 
 class Callback:
-    """Does nothing; subclasses override what they need."""
+    """Base class: does nothing; subclasses override what they need."""
 
     def on_start(self, progress: RunProgress, rounds: int) -> None:
-        """Run before the first round (of this sitting)."""
+        """Run before the first round, also after a resume."""
 
     def on_round(self, progress: RunProgress) -> None:
         """Run after every round; may raise `StopTraining`."""
@@ -47,7 +47,7 @@ class ReportProgress(Callback):
     """Reports the rounds of a run, and the score at each evaluation.
 
     Args:
-        progress: whom to tell.
+        progress: where to report.
         title: the name of the run.
     """
 
@@ -56,7 +56,7 @@ class ReportProgress(Callback):
         self.rounds, self.note = 0, ""
 
     def on_start(self, progress: RunProgress, rounds: int) -> None:
-        """Begin a task of as many units as there are rounds."""
+        """Begin a task with one unit per round."""
         self.rounds = rounds
         self.progress.update(self.title, progress.state.round, rounds)
 
@@ -89,25 +89,25 @@ class StopOnDivergence(Callback):
             raise StopTraining(f"diverged (training loss {evaluation.last_loss:.3g} a sample)", "diverged")
 
     def on_round(self, progress: RunProgress) -> None:
-        """Look for overflow."""
+        """Stop if the model has overflowed."""
         if not np.isfinite(progress.state.model).all():
             raise StopTraining("diverged (the model is no longer finite)", "diverged")
 
 
 class StopOnInterrupt(Callback):
-    """Ends the run after the current round once Ctrl-C was pressed; a second Ctrl-C interrupts at once."""
+    """Ends the run after the current round on Ctrl-C; a second Ctrl-C interrupts at once."""
 
     def __init__(self) -> None:
         self.requested = False
 
     def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
-        """Stop if asked to."""
+        """Stop if requested."""
         if self.requested:
             raise StopTraining("stopped by the user")
 
     @contextmanager
     def listening(self) -> Iterator[StopOnInterrupt]:
-        """Listen for Ctrl-C and for a polite kill (SIGTERM) while in the ``with`` block; only the main thread can."""
+        """Listen for Ctrl-C (SIGINT) and SIGTERM inside the ``with`` block; only the main thread can."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return

@@ -1,4 +1,4 @@
-"""Checkpoints: a killed run goes on from here and ends as if nothing had happened."""
+"""Checkpoints: a killed run continues from here and ends as if uninterrupted."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -
     The state is written field by field, whatever its type.
 
     Args:
-        path: where.
-        progress: what.
+        path: the file.
+        progress: the state of the run.
         fingerprint: identifies the configuration; a checkpoint can only be resumed under the same one.
     """
     arrays: dict[str, Any] = {}
     for prefix, record in (("state", progress.state), ("good", progress.good_state), ("ledger", progress.ledger)):
         if record is not None:
             for item in fields(record):  # type: ignore[arg-type]
-                if item.name != "upload":  # the coded upload is made again from its random streams
+                if item.name != "upload":  # the coded upload is regenerated from its random streams
                     arrays[f"{prefix}.{item.name}"] = np.asarray(getattr(record, item.name))
     arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
     arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
@@ -51,11 +51,11 @@ def load_checkpoint(path: Path | str, run: Run, fingerprint: str) -> tuple[RunPr
 
     Args:
         path: the file.
-        run: the run to continue; its state before the first round says what the checkpoint must hold.
-        fingerprint: of the configuration.
+        run: the run to continue; its initial state determines the fields of the checkpoint.
+        fingerprint: that of the configuration.
 
     Returns:
-        Where the run stood, and the backend that had computed it.
+        The progress of the run, and the backend that computed it.
 
     Raises:
         InputError: if the file cannot be read, has been altered, or belongs to another configuration.
@@ -142,11 +142,11 @@ class Checkpoint(Callback):
         self._written = time.monotonic()
 
     def on_round(self, progress: RunProgress) -> None:
-        """Write if it is time."""
+        """Write a checkpoint if one is due."""
         if time.monotonic() - self._written >= self.every_s:
             save_checkpoint(self.path, progress, self.fingerprint)
             self._written = time.monotonic()
 
     def on_end(self, result: RunResult) -> None:
-        """Write the end of the run."""
+        """Write the final checkpoint."""
         save_checkpoint(self.path, result.progress, self.fingerprint)

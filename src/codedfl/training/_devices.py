@@ -1,4 +1,4 @@
-"""What a device computes in a round: the first of the choices that make a scheme."""
+"""The work of a device in a round: the first of the choices that make up a scheme."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from codedfl.typing import FloatArray
 
 
 class DevicePlan(Protocol):
-    """What the devices will do, settled before training.
+    """The work of the devices, fixed before training.
 
-    A plan is a frozen dataclass whose fields are what its steps depend on: runs whose plans have the same
-    `codedfl.identity.identity` share them in lock-step.
+    A plan is a frozen dataclass with all that its steps depend on as fields. Runs whose plans have the same
+    `codedfl.identity.identity` share their steps in lock-step.
     """
 
     @property
     def arrivals(self) -> Arrivals:
-        """Who makes the deadline in which round."""
+        """Which devices meet the deadline in each round."""
 
     @property
     def local_steps(self) -> int:
@@ -46,20 +46,20 @@ class DevicePlan(Protocol):
         """Return the number of rows of each coded batch, given ``c``."""
 
     def uncovered(self, device: int, batch: int) -> Rows:
-        """Return the samples that a coded batch stands for, weighted by what the device itself fails to contribute."""
+        """Return the samples that a coded batch stands for, weighted by the share that the device itself fails to contribute."""
 
     def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
-        """Return the gradient steps of a device in a round."""
+        """Return the gradient steps of a device in one round."""
 
     def mean_steps(self, device: int, starts: Sequence[Start]) -> Steps | None:
-        """Return the steps of a device in expectation, without labels; None where rounds differ in more than their batches."""
+        """Return the expected steps of a device, without labels; None if rounds differ in more than their batches."""
 
 
 class DeviceWork(Protocol):
-    """A rule by which devices work."""
+    """A rule for the work of the devices."""
 
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
-        """Settle what the devices do; ``arrivals`` replaces the channel model of the setting."""
+        """Plan the work of the devices; ``arrivals`` replaces the channel model of the setting."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class LocalSGD:
             require_at_least("batch", self.batch, 1)
 
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
-        """Settle the batch rule and the arrival probabilities."""
+        """Plan local SGD with its batch rule and arrivals."""
         return LocalSGDPlan(
             setting.federation, setting.streams, setting.local_steps, arrivals or self._on_channel(setting)
         )
@@ -111,7 +111,7 @@ class LocalSGDPlan:
     def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
         """Return ``tau`` steps on Bernoulli batches, scaled by ``l_i / b``."""
         features, labels = self.federation.device(device)
-        batch_size = min(batch_size, len(features))  # a trace may have been recorded where the device had more rows
+        batch_size = min(batch_size, len(features))  # a trace may come from a run in which the device had more rows
         batches = sample_batches(
             self.streams, "batch", len(features), batch_size, self.local_steps, device=device, round=round
         )
@@ -129,7 +129,7 @@ class Idle:
     """Devices upload their coded data and do nothing more (DP-CFL)."""
 
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
-        """Settle that nobody ever takes part in a round, whoever might arrive; the clock is that of ``arrivals``."""
+        """Plan rounds without devices; only the clock of ``arrivals`` is used."""
         duration_s = arrivals.duration_s if arrivals else setting.deadline_s
         nobody = _Nobody(setting.federation.devices, duration_s)
         return LocalSGDPlan(setting.federation, setting.streams, setting.local_steps, nobody, broadcasts=False)

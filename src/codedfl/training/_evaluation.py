@@ -1,4 +1,4 @@
-"""How good a model is: loss, test score, and distance to the centralised optimum."""
+"""Evaluation of models: loss, test score, and distance to the centralised optimum."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Reference:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Measures models in a setting.
+    """Evaluates models in a setting.
 
     Args:
         setting: the data.
-        test_samples: so many test rows, drawn at random and the same for all models, stand for all of them; None for all.
+        test_samples: number of test rows to score on, drawn at random and the same for all models; None for all.
     """
 
     setting: Setting
@@ -63,24 +63,24 @@ class Evaluator:
 
     @property
     def metric(self) -> Literal["accuracy", "r2"]:
-        """What ``score`` is."""
+        """The metric that ``score`` reports."""
         return "accuracy" if self.setting.federation.task == "classification" else "r2"
 
     @cached_property
     def gram(self) -> Gram | None:
-        """Second moments of the training data, or None where they are too large to hold."""
+        """Second moments of the training data; None if too large to hold."""
         return self.setting.known_gram
 
     @cached_property
     def reference(self) -> Reference | None:
-        """The centralised optimum; None where the Gram matrix is too large to hold."""
+        """The centralised optimum; None if the Gram matrix is too large to hold."""
         if self.gram is None:
             return None
         model = self.gram.optimum
         return Reference(model, self.loss(model), self.scores(model)[0])
 
     def loss(self, model: FloatArray) -> float:
-        """Return ``f(W) / m``, the training loss (1) of the paper for one sample."""
+        """Return ``f(W) / m``, the training loss (1) of the paper per sample."""
         return self.losses(model)[0]
 
     def losses(self, *models: FloatArray) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Gradient steps, taken: the one computation that devices and the server run in a round."""
+"""Gradient steps: the one computation that devices and the server run in a round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from codedfl.training._steps import Steps
 from codedfl.typing import FloatArray, IntArray
 
 PORTION_BYTES = 2**24
-"""Updates that are computed before they are combined; a few megabytes stay in the cache until then."""
+"""Updates computed before they are combined; a few megabytes stay in the cache until then."""
 
 LEAST_PER_WORKER = 8
 """Parties per worker in a portion, even if their updates are large: all workers wait for the last party of a portion."""
@@ -22,11 +22,11 @@ LEAST_PER_WORKER = 8
 def accumulate_gradients(parties: Iterable[Steps], workers: Workers | None = None) -> Iterator[Sequence[FloatArray]]:
     """Take the steps of every party and yield the accumulated gradients ``sum_u g_u``, one per start.
 
-    Devices, the server, the simulator and a real federation all call this function. It uses the compiled kernel where it can
-    and numpy elsewhere; both sample the same rows and agree up to rounding.
+    Devices, the server, the simulator and a real federation all call this function. It uses the compiled kernel where
+    possible and numpy elsewhere; both sample the same rows and agree up to rounding.
 
     Args:
-        parties: what to compute; the load is balanced best if the longest comes first.
+        parties: the steps of each party; the load is balanced best if the longest comes first.
         workers: threads to spread the parties over; the result does not depend on their number.
 
     Yields:
@@ -46,7 +46,7 @@ def accumulate_gradients(parties: Iterable[Steps], workers: Workers | None = Non
 
 
 def _portions(parties: Iterable[Steps], workers: Workers) -> Iterator[list[Steps]]:
-    """Cut parties into portions, so that the updates of all of them need not be held at once."""
+    """Split parties into portions, so that not all updates are held at once."""
     portion, size = list[Steps](), 0
     for party in parties:
         portion.append(party)
@@ -59,9 +59,9 @@ def _portions(parties: Iterable[Steps], workers: Workers) -> Iterator[list[Steps
 
 
 def _accumulate(parties: Sequence[Steps], workers: Workers) -> list[Sequence[FloatArray]]:
-    """Let every worker take one party after the other until none is left.
+    """Let every worker take one party after another until none is left.
 
-    A worker calls the compiled kernel once for all of its parties, and leaves the interpreter to the others.
+    A worker calls the compiled kernel once for all of its parties, which releases the interpreter to the others.
     """
     by_kernel = [suits(party) for party in parties]
     call = KernelCall([party for party, fits in zip(parties, by_kernel, strict=True) if fits])

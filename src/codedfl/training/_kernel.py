@@ -1,4 +1,4 @@
-"""Calls of the compiled kernel, with the arguments laid out as its structs."""
+"""Calls to the compiled kernel, with the arguments laid out as its structs."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def suits(steps: Steps) -> bool:
 
 
 class KernelCall:
-    """The steps of several parties, which any number of threads take together.
+    """The steps of several parties, shared among any number of threads.
 
     Args:
-        parties: what to compute; the load is balanced best if the longest comes first.
+        parties: the steps of each party; the load is balanced best if the longest comes first.
     """
 
     totals: list[FloatArray]
@@ -123,7 +123,7 @@ def _joined(batches: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
 
 
 def _address(array: FloatArray | IntArray) -> int:
-    """Return the address of an array; the fast way fails for read-only and for empty arrays."""
+    """Return the address of an array; the fast way fails for read-only and empty arrays."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
     except (TypeError, ValueError):

@@ -13,7 +13,7 @@ class LearningRate:
 
     Args:
         initial: ``eta_0``.
-        decay_rounds: ``beta``, rounds until the step size has halved; 0 for a constant step size.
+        decay_rounds: ``beta``, rounds until the step size is halved; 0 for a constant step size.
 
     Example:
         >>> LearningRate(0.1).at(1000)

@@ -1,4 +1,4 @@
-"""Everything is charged: seconds, bits and MACs, for every party, in named columns."""
+"""The ledger: seconds, bits and MACs charged to every party."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ledger:
 
     @classmethod
     def opened(cls, prepared: PreparedScheme) -> Ledger:
-        """Open the books of a scheme with its upload charged."""
+        """Open the ledger of a scheme with its upload charged."""
         up, late, down, macs = np.zeros((4, prepared.setting.federation.devices))
         return cls(up, late, down, macs, upload=prepared.upload_cost)
 
@@ -57,7 +57,7 @@ class Ledger:
 
     @property
     def preparation_s(self) -> float:
-        """Simulated time before the first round: encoding, coded upload, summing at the server."""
+        """Simulated time before the first round: encoding, coded upload and summation at the server."""
         return self.upload.total_s if self.upload else 0.0
 
     @property
@@ -67,5 +67,5 @@ class Ledger:
 
     @property
     def bytes_up(self) -> float:
-        """Bytes received by the server from all devices, the coded upload included."""
+        """Bytes received by the server from all devices, including the coded upload."""
         return float(np.sum(self.bits_up) + np.sum(self.coded_bits)) / 8

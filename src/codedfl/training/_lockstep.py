@@ -1,7 +1,7 @@
-"""One round of several runs at once: what they share is sampled and gathered once.
+"""One round of several runs at once: shared batches are sampled and gathered once.
 
-Runs that differ in noise, coded data, step size or what the server does have the same batches on the devices, and those on the
-same coded data have the same batches at the server. Their models take such steps side by side.
+Runs that differ in noise, coded data, step size or server work have the same batches on the devices. Runs on the same
+coded data have the same batches at the server. Their models take such steps side by side.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Group = list[Run]
 """Runs that share their steps."""
 
 HELD_BYTES = 2**29
-"""Device updates held in memory at the same time; a group of runs that would need more is cut."""
+"""Device updates held in memory at the same time; a group of runs that would need more is split."""
 
 
 def advance(number: int, runs: Sequence[Run], finish: Callable[[Run, Round], Result]) -> list[Result]:
     """Compute one round of several runs.
 
     The server and the devices whose updates arrive take their steps in parallel; each run then receives its own `Round`, with
-    the updates in the order of the devices. Updates that do not arrive are charged but not computed. A run that shares steps has
-    the same outcome as alone, up to rounding: numpy may add the same terms of a wider product in another order.
+    the updates in the order of the devices. Updates that do not arrive are charged but not computed. A run that shares
+    steps has the same outcome as alone, up to rounding: numpy may add the terms of a wider product in another order.
 
     Args:
         number: ``k``.
         runs: all at the start of that round; the work is spread over the workers of the first.
-        finish: what to do with the round of each run. It may run in a worker's thread.
+        finish: called with each run and its round, possibly in a worker's thread.
 
     Returns:
-        What ``finish`` returned for each run.
+        The result of ``finish`` for each run.
     """
     workers = runs[0].prepared.setting.workers
     server_groups = _alike([run for run in runs if run.prepared.server], lambda run: run.server_identity)
@@ -60,7 +60,7 @@ def advance(number: int, runs: Sequence[Run], finish: Callable[[Run, Round], Res
     results: dict[Run, Result] = {}
     for group, attendance in device_groups:
         updates = _weighted(_of_devices(attendance, gradients), attendance.weight)
-        # A single run reads the updates while they are computed; several need all of them at hand.
+        # A single run reads the updates while they are computed; several need all of them in memory.
         at_hand = updates if len(group) == 1 else list(updates)
 
         def finished(
@@ -79,7 +79,7 @@ def advance(number: int, runs: Sequence[Run], finish: Callable[[Run, Round], Res
         results.update(
             zip(group, map(finished, places) if len(group) == 1 else workers.map(finished, places), strict=True)
         )
-        for _ in updates:  # those that a scheme chose not to read
+        for _ in updates:  # updates that a scheme chose not to read
             pass
     return [results[run] for run in runs]
 
@@ -93,7 +93,7 @@ def _alike(runs: Iterable[Run], key: Callable[[Run], str]) -> list[Group]:
 
 
 def _attending(group: Group, number: int) -> list[tuple[Group, Attendance]]:
-    """Ask who attends, and cut a group whose updates would be too much to hold."""
+    """Return the attendance of a group, split if its updates would take too much memory."""
     attendance = group[0].prepared.device.arrivals.attend(number)
     held_per_run = max(int(attendance.arrived.sum()), 1) * group[0].model.nbytes
     size = max(HELD_BYTES // held_per_run, 1)
@@ -117,7 +117,7 @@ def _device_steps(group: Group, attendance: Attendance, number: int) -> Iterator
 def _of_devices(
     attendance: Attendance, gradients: Iterator[Sequence[FloatArray]]
 ) -> Iterator[tuple[int, Sequence[FloatArray]]]:
-    """Pair every device that arrived with its gradients, one per run, and take no gradient of the next group."""
+    """Pair every device that arrived with its gradients, one per run, without consuming gradients of the next group."""
     for device, _ in attendance.arrivals():
         yield device, next(gradients)
 

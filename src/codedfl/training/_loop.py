@@ -24,10 +24,10 @@ MOST_ROUNDS = 10**9
 
 
 def rounds_within(scheme: str, plan: DevicePlan, total_time_s: float) -> int:
-    """Return how many rounds of a scheme fit into a training time.
+    """Return the number of rounds of a scheme that fit into a training time.
 
     Raises:
-        InputError: if not even one does, or more than anyone could mean.
+        InputError: if not even one round fits, or implausibly many do.
     """
     duration = plan.arrivals.duration_s
     rounds = int(min(total_time_s / duration + 1e-9, MOST_ROUNDS + 1))
@@ -54,26 +54,27 @@ def train(prepared: PreparedScheme, learning_rate: LearningRate, rounds: int, **
         options: the other arguments of `Run`.
 
     Returns:
-        Models, curve and charges. A run that diverges or is stopped returns what it has, with a status that says so.
+        Models, curve and charges. A run that diverges or is stopped returns its results so far, with a status that says
+        so.
     """
     return train_together([Run(prepared, learning_rate, rounds, **options)])[0]
 
 
 def train_together(runs: Sequence[Run]) -> list[RunResult]:
-    """Train several runs in lock-step, so that what they have in common is computed once.
+    """Train several runs in lock-step, so that shared work is done once.
 
     Runs on the same data with the same batches share the work of the devices, and those on the same coded data that of the
     server; see `codedfl.training._lockstep`. Runs that share nothing take turns.
 
-    Each result equals that of `train` up to rounding: a wider product may add up the same terms in another order, which changes a
-    sum of ``n`` terms by at most ``n`` times the unit roundoff, relative to the sum of their sizes. To that extent a result
-    depends on which other runs take part, but not on the number of workers.
+    Each result equals that of `train` up to rounding: a wider product may add the same terms in another order, which
+    changes a sum of ``n`` terms by at most ``n`` times the unit roundoff, relative to the sum of their sizes. To that
+    extent a result depends on which other runs take part, but not on the number of workers.
 
-    A run that diverges, is stopped by a callback or has had its rounds leaves the others, which go on. Runs resumed at
-    different rounds wait for the one that is furthest behind.
+    A run that diverges, is stopped by a callback or has completed its rounds drops out, and the others continue. Runs
+    resumed at different rounds wait for the one furthest behind.
 
     Args:
-        runs: each with callbacks of its own.
+        runs: the runs, each with its own callbacks.
 
     Returns:
         The result of each, as from `train`. The real time of a round is divided among the runs that took part in it.
@@ -87,7 +88,9 @@ def train_together(runs: Sequence[Run]) -> list[RunResult]:
         >>> [result.final.round for result in train_together([Run(prepared, rate, rounds=3) for rate in rates])]
         [3, 3]
     """
-    evaluators: dict[Federation, Evaluator] = {}  # one for all runs on the same data, so that they are measured at once
+    evaluators: dict[
+        Federation, Evaluator
+    ] = {}  # one for all runs on the same data, so that they are evaluated together
     for run in runs:
         setting = run.prepared.setting
         run.evaluator = run.evaluator or evaluators.setdefault(setting.federation, Evaluator(setting))
@@ -111,7 +114,7 @@ def train_together(runs: Sequence[Run]) -> list[RunResult]:
 
 
 class StopTogether(Callback):
-    """Given to several runs in lock-step, stops all of them once another callback has stopped one."""
+    """Shared by several runs in lock-step, stops all of them once another callback has stopped one."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -122,7 +125,7 @@ class StopTogether(Callback):
             raise StopTraining("stopped along with another run")
 
     def on_end(self, result: RunResult) -> None:
-        """Note how a run ended."""
+        """Record how a run ended."""
         self.stopped = self.stopped or result.status == "interrupted"
 
 

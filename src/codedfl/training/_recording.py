@@ -1,4 +1,4 @@
-"""Learning curves on disk while a run is going on."""
+"""Learning curves written to disk during a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from codedfl.training._result import Evaluation, RunProgress, RunResult
 
 
 def curves_to_csv(curves: Iterable[tuple[str, Iterable[Evaluation]]]) -> str:
-    """Write learning curves as CSV: one row an evaluation, the name of the scheme first.
+    """Return learning curves as CSV: one row per evaluation, the name of the scheme first.
 
     Example:
         >>> point = Evaluation(0, 0.0, 0.0, 0.5, 0.5, 0.1, 0.1, 0.4, 1.0, 0.0, 0.0)
@@ -24,11 +24,11 @@ def curves_to_csv(curves: Iterable[tuple[str, Iterable[Evaluation]]]) -> str:
 
 
 class Recorder(Callback):
-    """Writes the learning curve of a run after every evaluation, so that it can be watched.
+    """Writes the learning curve of a run after every evaluation, so that it can be followed live.
 
     Args:
         path: the CSV file.
-        scheme: the name in its first column.
+        scheme: the name in the first column.
     """
 
     def __init__(self, path: Path | str, scheme: str) -> None:
@@ -36,7 +36,7 @@ class Recorder(Callback):
         self._progress: RunProgress | None = None
 
     def on_start(self, progress: RunProgress, rounds: int) -> None:  # noqa: ARG002
-        """Remember where the curve grows, and write what there is of it."""
+        """Keep a reference to the curve, and write its points so far."""
         self._progress = progress
         self._write()
 

@@ -1,4 +1,4 @@
-"""What a run returns: plain objects, nothing that is only printed."""
+"""The results of a run, as plain objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Status = Literal["running", "completed", "diverged", "interrupted"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One point of a learning curve: the model that the scheme would return then.
+    """One point of a learning curve: the model that the scheme would return at that time.
 
     Args:
         round: rounds completed.
@@ -27,8 +27,8 @@ class Evaluation:
         last_score: that of the last iterate.
         gap: ``(f(W) - f(W*)) / m``.
         distance: ``||W - W*||_F / ||W*||_F``.
-        mean_arrivals: updates that arrived in a round, on average so far.
-        bytes_up: received by the server so far, the coded upload included.
+        mean_arrivals: updates that arrived per round, on average so far.
+        bytes_up: bytes received by the server so far, including the coded upload.
     """
 
     round: int
@@ -46,18 +46,18 @@ class Evaluation:
 
 @dataclass
 class RunProgress:
-    """Everything that changes during a run, and all that a checkpoint holds.
+    """Everything that changes during a run: the content of a checkpoint.
 
     Args:
-        state: the scheme's own.
-        ledger: what has been charged.
+        state: the state of the scheme.
+        ledger: the charges so far.
         curve: the evaluations so far.
-        wall_time_s: real time spent training, over all sittings.
+        wall_time_s: real time spent training, resumed runs included.
         status: ``running`` until the run has ended.
-        message: what happened, when it did not complete as planned.
-        back_offs: how often the run diverged and went on with a smaller step size.
-        good_state: the state to return to then.
-        back_off_message: what happened then, kept while a run is interrupted and resumed.
+        message: what happened, if the run did not complete as planned.
+        back_offs: how often the run diverged and continued with a smaller step size.
+        good_state: the state to return to in that case.
+        back_off_message: what happened in that case, kept if the run is interrupted and resumed.
     """
 
     state: State
@@ -73,7 +73,7 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class Trial:
-    """One short run.
+    """One short run of a step-size search.
 
     Args:
         scale: the step size in units of ``1 / L``.
@@ -88,11 +88,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class StepSizeChoice:
-    """The outcome of a search.
+    """The outcome of a step-size search.
 
     Args:
         scale: the best step size, in units of ``1 / L``.
-        trials: every point of the grid, in its order.
+        trials: every point of the grid, in grid order.
     """
 
     scale: float
@@ -113,7 +113,7 @@ class RunResult:
         learning_rate: the step sizes used.
         progress: state, charges and curve at the end.
         scale: the step size in units of ``1 / L``; None if the caller gave an absolute one.
-        choice: the search that picked it from a grid; None if it was given.
+        choice: the search that picked it from a grid; None if the caller gave it.
     """
 
     prepared: PreparedScheme
@@ -129,7 +129,7 @@ class RunResult:
 
     @property
     def message(self) -> str:
-        """What happened, when the run did not complete."""
+        """What happened, if the run did not complete."""
         return self.progress.message
 
     @property
@@ -158,5 +158,5 @@ class RunResult:
         return self.progress.state.model
 
     def time_to(self, score: float) -> float | None:
-        """Return the simulated time of the first evaluation at or above ``score``, None if there is none."""
+        """Return the simulated time of the first evaluation at or above ``score``; None if the run never reached it."""
         return next((point.simulated_time_s for point in self.curve if point.score >= score), None)

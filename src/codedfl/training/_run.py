@@ -1,4 +1,4 @@
-"""A run: one scheme on its way through the rounds."""
+"""A run: one scheme trained over its rounds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from codedfl.typing import FloatArray
 DIVERGENCE_FACTOR = 1000.0
 """A run whose training loss exceeds this many times that of the zero model has diverged.
 
-An update of a device that rarely arrives is weighted by one over its arrival probability. SCFL recovers from the jump that this
-makes, so the factor is far above it.
+Updates of devices that rarely arrive have large weights, one over the arrival probability. SCFL recovers from the jumps
+that they cause, so the factor is far above those.
 """
 
 GOOD_FACTOR = 2.0
@@ -33,21 +33,21 @@ GOOD_FACTOR = 2.0
 
 @dataclass(eq=False)
 class Run:
-    """One scheme to train, and how far it is.
+    """One scheme to train, and its progress.
 
     Args:
         prepared: the scheme in its setting, with the coded data uploaded.
         learning_rate: ``eta_k``.
         rounds: ``K``.
-        evaluator: measures the model; made from the setting unless given.
+        evaluator: evaluates the model; by default one for the setting.
         evaluate_every: rounds between evaluations; the start and the end are always evaluated.
         model_norm_bound: ``phi``; the model is projected to ``||W||_F <= phi`` after every round (Assumption 1), which keeps SCFL
             bounded when strong noise makes the coded Hessian indefinite. None for no projection.
-        initial_model: ``W_0``, zeros unless given.
+        initial_model: ``W_0``, zeros by default.
         callbacks: progress, checkpoints, recording.
-        resume: continue from here instead of from ``W_0``; a run that has ended is returned as it is.
-        fallbacks: learning rates to back off to, one after the other, should the run diverge. It then goes on from its last
-            good state; the rounds it lost stay charged.
+        resume: continue from here instead of from ``W_0``; a run that has ended is returned unchanged.
+        fallbacks: learning rates to back off to, one after another, if the run diverges. It then continues from its
+            last good state; the lost rounds stay charged.
     """
 
     prepared: PreparedScheme
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def result(self) -> RunResult:
-        """What the run has to show."""
+        """The result of the run so far."""
         return RunResult(self.prepared, self.rate, self.progress)
 
     @property
@@ -112,12 +112,12 @@ class Run:
 
     @cached_property
     def device_identity(self) -> str:
-        """Equal for runs whose devices arrive in the same rounds and sample the same rows."""
+        """An identity shared by runs whose devices arrive in the same rounds and sample the same rows."""
         return identity(self.prepared.device)
 
     @cached_property
     def server_identity(self) -> str:
-        """Equal for runs whose server samples the same rows of the same coded data."""
+        """An identity shared by runs whose server samples the same rows of the same coded data."""
         return identity(self.prepared.server)
 
     @cached_property
@@ -128,11 +128,11 @@ class Run:
 
     @cached_property
     def hooks(self) -> tuple[Callback, ...]:
-        """All callbacks, the detection of divergence first."""
+        """All callbacks, detection of divergence first."""
         return (StopOnDivergence(DIVERGENCE_FACTOR * self.zero_loss), *self.callbacks)
 
     def start(self) -> None:
-        """Tell the callbacks that the rounds begin."""
+        """Notify the callbacks that the rounds begin."""
         self.progress.status, self.progress.message = "running", self.progress.back_off_message
         for hook in self.hooks:
             hook.on_start(self.progress, self.rounds)
@@ -140,7 +140,7 @@ class Run:
             self._finish()
 
     def apply(self, round: Round) -> None:
-        """Let the scheme move on, project its model if there is a bound, and charge the round."""
+        """Apply the round to the scheme, project its model if there is a bound, and charge the round."""
         state, self.diagnostics = self.prepared.scheme.apply(self.progress.state, round)
         if self.model_norm_bound is not None:
             norm = max(float(np.linalg.norm(state.model)), 1e-300)
@@ -149,7 +149,7 @@ class Run:
         self.progress.ledger.charge(self.prepared, round.number, round.attendance)
 
     def end_round(self) -> None:
-        """Tell the callbacks, and finish after the last round."""
+        """Notify the callbacks, and finish after the last round."""
         try:
             if self.due:
                 self._keep_if_good(self.progress.curve[-1])
@@ -165,12 +165,12 @@ class Run:
             self._finish()
 
     def _keep_if_good(self, evaluation: Evaluation) -> None:
-        """Keep a state to return to, if the run may have to."""
+        """Keep a good state, if the run may have to return to it."""
         if self.fallbacks and evaluation.last_loss <= GOOD_FACTOR * min(p.last_loss for p in self.progress.curve):
             self.progress.good_state = self.progress.state
 
     def _back_off(self) -> bool:
-        """Return to the last good state with the next smaller step size; False if there is none."""
+        """Return to the last good state with the next smaller step size; False if none is left."""
         progress = self.progress
         if progress.back_offs >= len(self.fallbacks):
             return False
@@ -186,12 +186,12 @@ class Run:
         return True
 
     def _restored(self, state: State) -> State:
-        """Return an earlier state at the present round: the rounds in between stay charged."""
+        """Return an earlier state at the current round: the rounds in between stay charged."""
         restored: State = replace(state, round=self.round)  # type: ignore[type-var]
         return restored
 
     def _return_good_state(self) -> None:
-        """End with the last good state, as no rounds are left to go on from it."""
+        """End with the last good state, as no rounds are left to continue from it."""
         progress = self.progress
         progress.state = self._restored(progress.good_state or self.initial_state)
         progress.curve.pop()
@@ -217,7 +217,7 @@ class Run:
 
 
 def evaluate(runs: Sequence[Run]) -> None:
-    """Add a point to the curve of each run; those that share an evaluator are measured at once."""
+    """Add a point to the curve of each run; runs that share an evaluator are evaluated together."""
     by_evaluator: dict[int, list[Run]] = {}
     for run in runs:
         by_evaluator.setdefault(id(run.evaluator), []).append(run)

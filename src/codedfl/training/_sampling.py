@@ -26,7 +26,7 @@ def sample_batches(
     device: int = 0,
     round: int = 0,
 ) -> Sequence[Batch]:
-    """Sample the batches of the stream (purpose, device, round): the same rows as ``bernoulli_batches``, drawn when needed.
+    """Sample the batches of the stream (purpose, device, round): the same rows as ``bernoulli_batches``, drawn on demand.
 
     Example:
         >>> batches = sample_batches(Streams(7), "batch", 6, 2, 2, device=3, round=10)
@@ -41,7 +41,7 @@ def sample_batches(
 
 @dataclass(eq=False)
 class BernoulliBatches(Sequence[Batch]):
-    """Batches that are drawn on first access: the compiled kernel draws them itself, from ``key``, ``device`` and ``round``."""
+    """Batches drawn on first access: the compiled kernel draws them itself, from ``key``, ``device`` and ``round``."""
 
     streams: Streams
     purpose: str

@@ -1,4 +1,4 @@
-"""A scheme: a small frozen composition of choices, a row of Table I of the paper."""
+"""A scheme: a frozen composition of choices, a row of Table I of the paper."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from codedfl.typing import FloatArray
 
 
 class State(Protocol):
-    """What a scheme keeps between rounds: any frozen dataclass of arrays and numbers with these two fields.
+    """The state of a scheme between rounds: any frozen dataclass of arrays and numbers with these two fields.
 
-    A checkpoint saves it field by field, whatever else it holds.
+    A checkpoint saves it field by field, with any further fields.
     """
 
     @property
@@ -36,7 +36,7 @@ class State(Protocol):
 
 @dataclass(frozen=True)
 class SchemeState:
-    """The last iterate, and what its step-weighted average needs.
+    """The last iterate and the sums of the step-weighted average.
 
     Args:
         round: ``k``, rounds completed.
@@ -63,21 +63,22 @@ class SchemeState:
 class Scheme:
     """A training scheme.
 
-    The server's part has the shape ``init(setting, model) -> state`` and ``apply(state, round) -> state, diagnostics``. The
-    default is plain SGD with an average of the iterates. A scheme that keeps more (momentum, a preconditioner, a control variate
-    per device, estimates of the arrival probabilities) is a subclass that overrides these two and returns its own state.
+    The server's update has the form ``init(setting, model) -> state`` and
+    ``apply(state, round) -> state, diagnostics``. The default is plain SGD with an average of the iterates. A scheme
+    with more state (momentum, a preconditioner, a control variate per device, estimates of the arrival probabilities)
+    is a subclass that overrides these two methods and returns its own state.
 
     Args:
         name: its name on the command line.
         title: its name in a figure.
-        upload: what devices upload first; None for nothing.
-        device: what a device computes in a round.
-        server: what the server computes in a round; None for nothing.
-        aggregation: how both are combined.
+        upload: the coded upload before training; None for none.
+        device: the work of a device in a round.
+        server: the work of the server in a round; None for none.
+        aggregation: the rule that combines both.
         final: the model that the scheme returns, the step-weighted ``average`` or the ``last`` iterate.
 
     Example:
-        Server momentum is a scheme of two methods and one more field of state:
+        Server momentum needs two methods and one more field of state:
 
         >>> from codedfl.schemes import fedavg
         >>> @dataclass(frozen=True)
@@ -102,12 +103,12 @@ class Scheme:
     aggregation: Aggregation
     final: Literal["average", "last"]
 
-    def init(self, setting: Setting, model: FloatArray) -> Any:  # noqa: ARG002 (for schemes that need more)
+    def init(self, setting: Setting, model: FloatArray) -> Any:  # noqa: ARG002 (for subclasses)
         """Return the state before the first round, at ``W_0``."""
         return SchemeState(0, model, np.zeros(model.shape), 0.0)
 
     def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
-        """Return the state after ``W_{k+1} = W_k - eta_k g(W_k)``, and numbers worth watching."""
+        """Return the state after ``W_{k+1} = W_k - eta_k g(W_k)``, and diagnostics."""
         return self.moved(state, self.aggregation.combine(round, state.model), round.step_size), {}
 
     def moved(self, state: Any, update: FloatArray, step_size: float) -> Any:
@@ -121,19 +122,20 @@ class Scheme:
         )
 
     def final_model(self, state: Any) -> FloatArray:
-        """Return the model that the scheme would hand over now."""
+        """Return the model that the scheme would return now."""
         model: FloatArray = state.average if self.final == "average" else state.model
         return model
 
     def prepare(
         self, setting: Setting, *, arrivals: Arrivals | None = None, plan: DevicePlan | None = None
     ) -> PreparedScheme:
-        """Do everything that comes before the first round: plan the work, encode, upload.
+        """Prepare the first round: plan the work, encode, upload.
 
         Args:
             setting: data, fleet, channel, code.
-            arrivals: who makes the deadline (a recorded trace, a network); the setting's channel model unless given.
-            plan: what the devices do, if it has been settled already.
+            arrivals: which devices meet the deadline (a recorded trace, a network); by default the setting's channel
+                model.
+            plan: the work of the devices, if already planned.
         """
         if arrivals is not None and len(arrivals.probability) != setting.federation.devices:
             raise InputError(
@@ -152,9 +154,10 @@ class Scheme:
         return PreparedScheme(self, setting, plan, server, coded, cost)
 
     def depends_on(self, setting: Setting) -> Setting:
-        """Return the setting with everything blanked out that this scheme does not look at.
+        """Return the setting with everything blanked out that this scheme does not use.
 
-        Runs with the same identity of scheme and of this are the same run: FedAvg at two noise levels, say.
+        Runs are the same if their schemes and these settings have the same identity: FedAvg at two noise levels, for
+        example.
         """
         code = setting.code
         unused: dict[str, Any] = {}
@@ -173,12 +176,12 @@ class PreparedScheme:
     """A scheme in a setting, ready for its rounds.
 
     Args:
-        scheme: the choices.
+        scheme: the scheme.
         setting: data, fleet, channel, code.
-        device: what the devices do.
-        server: what the server does.
+        device: the work of the devices.
+        server: the work of the server.
         coded: the coded data at the server, one entry per coded batch.
-        upload_cost: what the upload cost; None without one.
+        upload_cost: the cost of the upload; None without one.
     """
 
     scheme: Scheme

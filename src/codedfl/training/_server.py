@@ -1,4 +1,4 @@
-"""What the server computes in a round: gradients on the coded data (Sec. III-C)."""
+"""The work of the server in a round: gradients on the coded data (Sec. III-C)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from codedfl.training._steps import Start, Steps
 
 
 class ServerPlan(Protocol):
-    """What the server will do, settled before training.
+    """The work of the server, fixed before training.
 
-    A plan is a frozen dataclass whose fields are what its steps depend on: runs whose plans have the same
-    `codedfl.identity.identity` share them in lock-step, each with its own make-up term.
+    A plan is a frozen dataclass with all that its steps depend on as fields. Runs whose plans have the same
+    `codedfl.identity.identity` share their steps in lock-step, each with its own make-up term.
     """
 
     @property
@@ -29,20 +29,20 @@ class ServerPlan(Protocol):
         """``sigma^2`` of the make-up term, 0 for none."""
 
     def samples_processed(self, round: int) -> float:
-        """Return the (expected) number of coded samples processed in a round, over all its steps."""
+        """Return the (expected) number of coded samples processed in one round, over all its steps."""
 
     def steps(self, round: int, starts: Sequence[Start]) -> Steps:
-        """Return the gradient steps of a round."""
+        """Return the gradient steps of one round."""
 
     def mean_steps(self, starts: Sequence[Start]) -> Steps | None:
-        """Return the steps in expectation, without labels; None where rounds differ in more than their batches."""
+        """Return the expected steps, without labels; None if rounds differ in more than their batches."""
 
 
 class ServerWork(Protocol):
-    """A rule by which the server works."""
+    """A rule for the work of the server."""
 
     def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
-        """Settle what the server does in this setting."""
+        """Plan the work of the server in this setting."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class CodedSGD:
     make_up: bool = True
 
     def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
-        """Settle the batch ``b_s``: as large as the deadline allows, unless the setting fixes it."""
+        """Plan SGD with the batch ``b_s``: as large as the deadline allows, unless the setting fixes it."""
         (data,) = coded
         return _CodedSGDPlan(
             data,
@@ -99,7 +99,7 @@ class ParityGradient:
     """
 
     def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
-        """Settle which parity data there is."""
+        """Plan gradients on the parity data."""
         return _ParityPlan(coded, setting.streams)
 
 

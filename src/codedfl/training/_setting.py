@@ -1,4 +1,4 @@
-"""The setting that schemes are compared in: the same data, fleet, channel, code and clock for all of them."""
+"""The setting in which schemes are compared: the same data, fleet, channel, code and clock for all."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ LARGEST_GRAM = 16_384
 
 @dataclass(frozen=True)
 class Code:
-    """What devices upload before training.
+    """The coded upload before training.
 
     Args:
         coded_samples: ``c``.
         noise_variance: ``sigma_i^2`` of each device, (N,).
         label_noise_variance: variance of noise on the coded labels of each device, (N,); the paper has none.
         encoder: how the coded data is drawn; see `codedfl.coding.encode_all`.
-        clip_norm: ``B``, to which the norm of every sample is clipped before encoding; None for no clipping.
-        participants: which devices upload coded data at all, (N,); None for all of them.
-        draw: number of the draw; another one gives other coded data, with everything else the same.
+        clip_norm: ``B``, the norm to which every sample is clipped before encoding; None for no clipping.
+        participants: which devices upload coded data, (N,); None for all.
+        draw: index of the draw; another index gives other coded data, with everything else the same.
     """
 
     coded_samples: int
@@ -76,12 +76,12 @@ class Code:
         return np.ones(len(self.noise_variance), np.bool_) if self.participants is None else self.participants
 
     def streams(self, streams: Streams) -> Streams:
-        """Return where the coded data of this draw comes from, given the streams of the setting."""
+        """Return the streams of this draw of the coded data, given those of the setting."""
         return streams.child(f"coded-data-{self.draw}") if self.draw else streams
 
 
 def asking(everyone: AdaptiveBatchArrivals | FixedBatchArrivals, cohort: int | None) -> Arrivals:
-    """Return who arrives when a random cohort is asked in each round; None asks everyone."""
+    """Return the arrivals when a random cohort is asked in each round; None asks all devices."""
     return everyone if cohort is None else CohortArrivals(everyone, cohort)
 
 
@@ -107,10 +107,10 @@ class Setting:
         local_steps: ``tau`` of the schemes that aggregate periodically.
         deadline_s: ``T``.
         server_mac_rate: MAC per second at the server.
-        server_batch: ``b_s``; None for the largest that the server can process before the deadline.
+        server_batch: ``b_s``; None for the largest that the server can process within the deadline.
         streams: all randomness.
         workers: threads; no result depends on their number.
-        cohort: devices asked per round, drawn at random; None for all of them.
+        cohort: devices asked per round, drawn at random; None for all.
     """
 
     federation: Federation
@@ -144,21 +144,21 @@ class Setting:
                 raise InputError(f"{name} describes {count} device(s) but the data has {devices}: they must agree.")
 
     def workload(self, local_steps: int | None = None) -> Workload:
-        """Return what a device does in a round of ``local_steps`` (``tau`` unless told)."""
+        """Return the work of a device in a round of ``local_steps`` (default ``tau``)."""
         return Workload.for_linear_model(
             self.federation.dimension, self.federation.outputs, local_steps or self.local_steps
         )
 
     def timing(self, local_steps: int | None = None, deadline_s: float | None = None) -> RoundTiming:
-        """Return the timing of a round with ``local_steps`` (``tau`` unless told) within ``deadline_s`` (``T`` unless told)."""
+        """Return the timing of a round with ``local_steps`` (default ``tau``) within ``deadline_s`` (default ``T``)."""
         return RoundTiming(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
 
     def asking(self, everyone: AdaptiveBatchArrivals | FixedBatchArrivals) -> Arrivals:
-        """Return who arrives when a cohort is asked, if there is to be one."""
+        """Return the arrivals, with only a cohort asked if the setting has one."""
         return asking(everyone, self.cohort)
 
     def server_batch_of(self, coded_samples: int) -> int:
-        """Return ``b_s`` for so many coded samples: as given, or else the largest that the server has time for."""
+        """Return ``b_s`` for a number of coded samples: as given, or the largest that the server has time for."""
         batch = self.server_batch or self.timing().server_batch(self.server_mac_rate, coded_samples)
         return min(batch, coded_samples)
 
@@ -168,7 +168,7 @@ class Setting:
 
     @property
     def no_rows(self) -> Rows:
-        """What a device that uploads nothing has to encode."""
+        """The empty set of rows, encoded by a device that uploads nothing."""
         return Rows(self.federation.features[:0], self.federation.labels[:0])
 
     @property
@@ -178,6 +178,6 @@ class Setting:
 
     @property
     def known_gram(self) -> Gram | None:
-        """The Gram matrix, or None where it would be too large to hold."""
+        """The Gram matrix; None if it would be too large to hold."""
         width = self.federation.dimension + self.federation.outputs
         return self.gram if width <= LARGEST_GRAM else None

@@ -1,4 +1,4 @@
-"""Whether training with a step size can converge, known before it starts.
+"""Whether training with a step size can converge, decided before training.
 
 Given who arrives and which rows are sampled, a round is linear in the model. Batches of different steps are independent, so
 the mean round over arrivals and batches maps the error ``W - W*`` by the symmetric operator
@@ -6,8 +6,8 @@ the mean round over arrivals and batches maps the error ``W - W*`` by the symmet
     ``M = I - sum_i a_i (I - (I - eta H_i)^tau) - v (I - (I - eta C)^tau)``,
 
 where ``a_i`` is the mean weight of device ``i`` (``p_i`` in a plain sum, ``w_i`` with weights ``w_i / p_i``), ``v`` that of the
-server, ``H_i = X_i^T X_i`` and ``C = X~^T X~ / c - sigma^2 I``. The mean model diverges if an eigenvalue of ``M`` lies outside of
-[-1, 1]. Strong noise makes ``C`` indefinite, and then an eigenvalue exceeds 1 for every ``eta``.
+server, ``H_i = X_i^T X_i`` and ``C = X~^T X~ / c - sigma^2 I``. The mean model diverges if an eigenvalue of ``M`` lies
+outside [-1, 1]. Strong noise makes ``C`` indefinite, and then an eigenvalue exceeds 1 for every ``eta``.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ GROWTH_OVER_A_RUN = 100.0
 def round_growth(
     prepared: PreparedScheme, step_sizes: Sequence[float], *, rounds: int | None = None, steps: int = LANCZOS_STEPS
 ) -> FloatArray | None:
-    """Return how much a round stretches the mean error at most: a lower bound of ``||M||`` for each step size.
+    """Return a lower bound of ``||M||``, the largest growth of the mean error in a round, for each step size.
 
     All step sizes are treated at once by a Lanczos iteration each, so the data is read ``2 tau`` times per Lanczos step.
 
     Args:
         prepared: the scheme in its setting.
         step_sizes: values of ``eta``.
-        rounds: leave out devices that arrive even once in so many rounds with a probability of at most `HARDLY_EVER`: they are
-            part of the mean, but hardly of what a run will see.
+        rounds: length of the run. Devices that arrive in it with a probability of at most `HARDLY_EVER` are left out: they
+            are part of the mean, but not of a typical run.
         steps: Lanczos steps.
 
     Returns:
-        One number per step size; None for a scheme whose mean round is not of this form (load allocation, a state of its own).
+        One number per step size; None for a scheme whose mean round is not of this form (load allocation, custom
+        state).
     """
     weights = getattr(prepared.scheme.aggregation, "mean_weights", None)
     if type(prepared.scheme) is not Scheme or weights is None:
@@ -65,7 +66,7 @@ def round_growth(
             if image is None:
                 return None
             diagonal[j] = np.sum(basis[j] * image, axis=0)
-            for _ in range(2):  # orthogonalised twice, against what rounding leaves
+            for _ in range(2):  # orthogonalised twice, against rounding errors
                 for vectors in basis:
                     image -= vectors * np.sum(vectors * image, axis=0)
             beside[j] = np.linalg.norm(image, axis=0)
@@ -75,7 +76,7 @@ def round_growth(
 
 
 def unstable_steps(prepared: PreparedScheme, step_sizes: Sequence[float], rounds: int) -> set[float]:
-    """Return the step sizes with which the mean error would grow by `GROWTH_OVER_A_RUN` or more within a run.
+    """Return the step sizes at which the mean error would grow by `GROWTH_OVER_A_RUN` or more within a run.
 
     Example:
         >>> import codedfl
@@ -133,7 +134,7 @@ def _unit(vectors: FloatArray) -> FloatArray:
 
 
 def _largest(diagonal: FloatArray, beside: FloatArray) -> float:
-    """Return the largest absolute eigenvalue of a tridiagonal matrix; infinite where it has overflowed."""
+    """Return the largest absolute eigenvalue of a tridiagonal matrix; infinite if it has overflowed."""
     if not (np.isfinite(diagonal).all() and np.isfinite(beside).all()):
         return math.inf
     return float(np.abs(scipy.linalg.eigh_tridiagonal(diagonal, beside, eigvals_only=True)).max())

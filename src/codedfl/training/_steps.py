@@ -1,4 +1,4 @@
-"""The gradient steps of a device or of the server, described before they are taken."""
+"""The description of the gradient steps of a device or of the server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Steps:
     ``W_{u+1} = W_u - eta g_u``. With ``scale = l_i / b`` this is a device's local training, (3) in the paper; with
     ``scale = 1 / b_s`` on coded data and ``make_up = sigma^2`` it is the server's, (4).
 
-    Several runs that share data and batches give several starts; every row is then sampled and gathered once for all of them.
+    Several runs that share data and batches give several starts; every row is then sampled and gathered once for all.
 
     Args:
         features: ``X``, (l, d).

@@ -1,4 +1,4 @@
-"""A step size for each scheme from one common grid, for fair comparisons."""
+"""The choice of a step size for each scheme from one common grid, for fair comparisons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _held_out: WeakKeyDictionary[Federation, dict[tuple[float, Streams], Federation]
 
 
 def validation_setting(setting: Setting, fraction: float) -> Setting:
-    """Hold a fraction of every device's samples out, as the test set of a setting in which step sizes can be chosen.
+    """Return a setting for choosing step sizes, with a fraction of every device's samples held out as its test set.
 
     Settings on the same data share the held-out rows.
     """
@@ -35,7 +35,7 @@ def validation_setting(setting: Setting, fraction: float) -> Setting:
 
 @dataclass(frozen=True)
 class Search:
-    """What to tune, and how.
+    """A step-size search for one scheme.
 
     Args:
         prepared: the scheme, in the setting to tune it in.
@@ -43,7 +43,7 @@ class Search:
         rounds: length of the short runs.
         decay_rounds: ``beta`` of the learning rate, 0 for constant.
         model_norm_bound: as in `Run`.
-        unstable: steps of the grid that are known to diverge and are not tried.
+        unstable: step sizes of the grid that are known to diverge and are not tried.
     """
 
     prepared: PreparedScheme
@@ -55,11 +55,11 @@ class Search:
 
     @property
     def tried(self) -> list[float]:
-        """The steps of the grid that are worth a short run."""
+        """The step sizes of the grid to try."""
         return [scale for scale in self.grid if scale not in self.unstable]
 
     def run(self, scale: float, evaluator: Evaluator, callbacks: Sequence[Callback]) -> Run:
-        """Return the short run of one step size, which is evaluated at its end alone."""
+        """Return the short run of one step size, evaluated only at its end."""
         return Run(
             self.prepared,
             LearningRate.relative(scale, self.prepared.setting.gram.smoothness, self.decay_rounds),
@@ -72,15 +72,15 @@ class Search:
 
 
 def choose_step_sizes(searches: Sequence[Search], *, callbacks: Sequence[Callback] = ()) -> list[StepSizeChoice]:
-    """Pick the step size of each scheme that does best after a short run.
+    """Choose, for each scheme, the step size that scores best after a short run.
 
     All short runs of all searches advance in lock-step. The model that a scheme returns is scored on its setting's test set:
-    prepare it in a `validation_setting`, so that the real test data plays no role. Ties go to the lower training loss. If every
-    step size diverges, the smallest is returned, and the run that uses it will say so.
+    prepare it in a `validation_setting`, so that the real test data plays no role. Ties go to the lower training loss.
+    If every step size diverges, the smallest is returned, and the run that uses it reports the divergence.
 
     Args:
-        searches: what to tune.
-        callbacks: of every short run; one that stops a run stops all searches.
+        searches: one search per scheme.
+        callbacks: added to every short run; one that stops a run stops all searches.
 
     Returns:
         The choice of each, with all trials.

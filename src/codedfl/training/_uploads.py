@@ -1,4 +1,4 @@
-"""What devices upload before training, and what it costs."""
+"""The coded upload before training, and its cost."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from codedfl.typing import FloatArray
 
 @dataclass(frozen=True)
 class UploadCost:
-    """What the one-shot upload costs each device and the server, with devices in parallel.
+    """The cost of the one-shot upload for each device and the server, with devices in parallel.
 
     Args:
         bits: coded features and labels sent by each device, (N,).
         encoding_macs: arithmetic of the direct encoder on each device, (N,).
-        encoding_s: time that takes, (N,).
+        encoding_s: time for ``encoding_macs``, (N,).
         upload_s: time to send ``bits`` at the device's own mean uplink rate, (N,).
         server_macs: additions at the server to sum the coded datasets.
-        server_s: time that takes.
+        server_s: time for ``server_macs``.
     """
 
     bits: FloatArray
@@ -65,7 +65,7 @@ class UploadCost:
 
 @dataclass(frozen=True)
 class CodedUpload:
-    """Coded data: a projection of the samples that the devices may fail to cover, plus noise.
+    """Coded data: a projection of the samples that devices may fail to cover, plus noise.
 
     Args:
         noise: whether the setting's noise is added. The original CFL-FB and CodedFedL add none.
