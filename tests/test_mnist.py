@@ -16,6 +16,7 @@ from codedfl.training import Evaluator, LearningRate, train
 EXAMPLE = Path(__file__).parents[1] / "examples" / "mnist.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_papers_setting_on_mnist() -> None:
     if not next(status for status in list_datasets() if status.name == "mnist").available:

@@ -80,6 +80,7 @@ def test_a_run_folder_holds_everything(finished: Path) -> None:
     assert load_config(finished / "config.toml") == small_config()
 
 
+@pytest.mark.slow
 def test_the_tables_fit_eighty_columns(cli: Cli) -> None:
     everything = [word for name in SCHEMES for word in ("--scheme", name)]
     result = cli("run", *everything, "--rounds", "12", "--set", "learning_rate.scale=0.3", "--out", "out")
@@ -305,6 +306,7 @@ def test_an_interrupted_run_says_so_and_how_to_go_on(cli: Cli, monkeypatch: pyte
     assert Path("my run/curves.csv").read_bytes() == (finished / "curves.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_diverged_scheme_is_reported_with_a_remedy(cli: Cli) -> None:
     arguments = ("run", *CLI_SMALL, "--noise-variance", "1e6", "--out")
     table = cli(*arguments, "table")

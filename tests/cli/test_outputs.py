@@ -31,6 +31,7 @@ def test_without_a_run_there_is_no_latest() -> None:
         latest_run()
 
 
+@pytest.mark.slow
 def test_an_audit_or_a_theory_report_is_no_run_to_continue(cli: Cli) -> None:
     older = RunFolder.create(Path("runs/run"), small_config()).path
     os.utime(older / "config.toml", (1e9, 1e9))

@@ -30,6 +30,7 @@ def test_json(cli: Cli) -> None:
     assert report["constants"]["strong_convexity"] <= report["constants"]["smoothness"]
 
 
+@pytest.mark.slow
 def test_a_given_radius_and_cheap_constants_loosen_the_bound(cli: Cli) -> None:
     exact = json.loads(cli(*SMALL, "--radius", "100", "--constants", "exact", "--json").out)
     cheap = json.loads(cli(*SMALL, "--radius", "100", "--constants", "cheap", "--json").out)
@@ -37,6 +38,7 @@ def test_a_given_radius_and_cheap_constants_loosen_the_bound(cli: Cli) -> None:
     assert cheap["bound"]["corrected"]["total"] > exact["bound"]["corrected"]["total"]
 
 
+@pytest.mark.slow
 def test_noise_that_makes_training_run_away_is_announced(cli: Cli) -> None:
     result = cli(*SMALL, "--noise-variance", "50", "--set", "learning_rate.scale=0.01", "--out", "here")
     assert "indefinite" in result.out

@@ -257,6 +257,7 @@ OPTIONS = st.sampled_from(sorted(SCHEMES)).flatmap(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(values=NESTED | RIGHT_PLACE | OPTIONS)
 @example(values={"options": {"\x1e": None}})

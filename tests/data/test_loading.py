@@ -205,6 +205,7 @@ TARGET_TYPES: list[np.dtype[Any]] = [np.dtype(np.int64), np.dtype(np.float32), n
 TARGETS = hnp.arrays(st.sampled_from(TARGET_TYPES), (4,))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     arrays=st.fixed_dictionaries(

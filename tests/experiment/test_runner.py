@@ -104,7 +104,7 @@ def test_decay_and_options_reach_the_schemes() -> None:
     assert changed["scfl"].scheme.title == "SCFL (b=4)"
 
 
-@pytest.mark.parametrize("rounds", [1, 12, 13, 17, 24])
+@pytest.mark.parametrize("rounds", [1, *(pytest.param(r, marks=pytest.mark.slow) for r in (12, 13, 17)), 24])
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, whole: Path, rounds: int) -> None:
     stopped = run_in(tmp_path / "parts", stop_after=rounds)
     assert stopped.interrupted
@@ -117,6 +117,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, w
     assert_same_results(tmp_path / "parts", whole)
 
 
+@pytest.mark.slow
 def test_many_interruptions_change_nothing_either(tmp_path: Path) -> None:
     schemes = ["codedfedl", "scfl", "dp-cfl"]
     run_in(tmp_path / "whole", schemes=schemes)
@@ -126,7 +127,7 @@ def test_many_interruptions_change_nothing_either(tmp_path: Path) -> None:
     assert_same_results(tmp_path / "parts", tmp_path / "whole")
 
 
-@pytest.mark.parametrize("rounds", [2, 10, 22])
+@pytest.mark.parametrize("rounds", [*(pytest.param(r, marks=pytest.mark.slow) for r in (2, 22)), 10])
 def test_tuning_goes_on_where_it_was_interrupted(tmp_path: Path, rounds: int) -> None:
     tuned: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.1, 0.4], "training__rounds": 8}
     run_in(tmp_path / "whole", **tuned)
@@ -257,6 +258,7 @@ def test_the_work_of_the_devices_is_planned_once(monkeypatch: pytest.MonkeyPatch
     assert sorted(planned) == ["AllocatedGradient", "AllocatedGradient", "Idle", "LocalSGD", "LocalSGD"]
 
 
+@pytest.mark.slow
 def test_a_run_resumed_on_another_backend_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codedfl.training._checkpoint.backend", lambda: "abacus")
     stopped = run_in(tmp_path / "parts", stop_after=15)

@@ -34,6 +34,7 @@ COUNTS = st.one_of(st.integers(1, 10**4), st.integers(0, 40).map(lambda bits: 2*
 DELTAS = st.one_of(st.floats(-300, -0.1).map(lambda exponent: 10.0**exponent), st.just(0.999999))
 
 
+@pytest.mark.slow
 @given(
     numbers=st.fixed_dictionaries(
         {"coded_samples": COUNTS, "noise_variance": MAGNITUDES, "epsilon": MAGNITUDES, "delta": DELTAS}
@@ -76,6 +77,7 @@ def test_delta_falls_with_epsilon_and_grows_with_the_ratio(
     assert log_delta(epsilon, c, ratio * factor, adjacency) >= value - slack
 
 
+@pytest.mark.slow
 @given(delta=DELTAS, c=COUNTS, ratio=st.floats(-280, 180).map(lambda e: 10.0**e), adjacency=ADJACENCIES)
 @settings(deadline=None, max_examples=30)
 def test_the_exact_epsilon_leads_back_to_its_ratio(delta: float, c: int, ratio: float, adjacency: Adjacency) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from codedfl.schemes import dp_cfl, scfl
 from codedfl.training import LearningRate, Setting, train
@@ -38,6 +39,7 @@ def test_dp_cfl_tends_to_the_least_squares_solution_of_the_coded_data() -> None:
     np.testing.assert_allclose(result.model, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_fixed_point_of_dp_cfl_is_ridge_with_the_noise_as_penalty() -> None:
     """Over 60 draws of coded data with c = 20,000, the mean fixed point is (H + sigma^2 I)^-1 X^T Y.
 
@@ -71,6 +73,7 @@ def test_scfl_tends_to_the_mean_of_data_and_coded_data_not_to_the_optimum() -> N
     assert result.final.distance > 0.01
 
 
+@pytest.mark.slow
 def test_scfl_diverges_when_noise_makes_the_coded_hessian_indefinite_and_a_norm_bound_is_a_remedy() -> None:
     setting = quiet_setting(coded_samples=10, noise_variance=30.0)
     prepared = scfl(device_weight=0.1).prepare(setting)
