@@ -47,6 +47,7 @@ def test_the_environment_variable_forces_numpy(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_library_numpy_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CODEDFL_KERNEL", raising=False)
     monkeypatch.setattr(library, "LIBRARY", tmp_path / "none.so")
     assert native.backend() == "numpy"
     assert np.isfinite(one_update()).all()
@@ -54,8 +55,18 @@ def test_without_a_library_numpy_is_used(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_a_broken_library_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "broken.so").write_bytes(b"not a library")
+    monkeypatch.delenv("CODEDFL_KERNEL", raising=False)
     monkeypatch.setattr(library, "LIBRARY", tmp_path / "broken.so")
     assert native.backend() == "numpy"
+
+
+@needs_kernel
+def test_the_environment_variable_names_another_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.so"
+    copy.write_bytes(library.LIBRARY.read_bytes())
+    monkeypatch.setattr(library, "LIBRARY", tmp_path / "none.so")
+    monkeypatch.setenv("CODEDFL_KERNEL", str(copy))
+    assert native.backend() == "native"
 
 
 @needs_kernel

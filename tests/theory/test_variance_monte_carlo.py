@@ -85,7 +85,9 @@ def sample_updates(scheme: Scheme, setting: Setting, model: FloatArray, draws: i
     return np.array(updates)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [name if place < 2 else pytest.param(name, marks=pytest.mark.slow) for place, name in enumerate(CASES)]
+)
 def test_the_engine_has_the_exact_variance(name: str) -> None:
     case = CASES[name]
     scheme, setting = make_case(case)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from pydantic import ValidationError, validate_call
 
@@ -48,7 +49,7 @@ Did you mean 'scfl'?
             f"schemes: there is no {name!r}, only {', '.join(SCHEMES)}.{did_you_mean(name, list(SCHEMES))}"
         )
     try:
-        return validate_call(SCHEMES[name])(**(options or {}))
+        return _validated(SCHEMES[name])(**(options or {}))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][:1])
@@ -56,3 +57,9 @@ Did you mean 'scfl'?
         raise InputError(
             f"options.{name}.{field} = {first['input']!r}: {problem}; `codedfl config` lists the options of each scheme."
         ) from error
+
+
+@cache
+def _validated(builder: Callable[..., Scheme]) -> Callable[..., Scheme]:
+    """Make a builder check its arguments; doing that anew for every call takes milliseconds."""
+    return validate_call(builder)
