@@ -385,10 +385,9 @@ class _Runner:
     def _unstable(self, job: _Job, prepared: PreparedScheme, rounds: int) -> frozenset[float]:
         """Return the step sizes of the grid that cannot converge; the empty set if none would be left to try."""
         options, smoothness = job.config.learning_rate, prepared.setting.gram.smoothness
+        # A bounded model cannot diverge, and a decaying step size may start above the stable range.
         if not options.only_stable or job.config.training.model_norm_bound or options.decay_rounds:
-            return (
-                frozenset()
-            )  # a bounded model cannot diverge, and a decaying step size may start above the stable range
+            return frozenset()
         self.progress.update(f"stability of {job.scheme.title}")
         steps = {scale / smoothness: scale for scale in options.grid}
         unstable = frozenset(steps[step] for step in unstable_steps(prepared, list(steps), rounds))

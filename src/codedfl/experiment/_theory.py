@@ -13,13 +13,14 @@ from codedfl.experiment._build import build_experiment
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._runner import run
 from codedfl.experiment._summary import plain
-from codedfl.experiment._theory_points import READINGS, Knob, Point, TheoryOfRun
+from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, FixedBatchArrivals
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.theory import (
     Constants,
     GapBound,
+    Knob,
     LimitError,
     LimitPoint,
     Reading,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from codedfl.privacy import mi_dp_bits, noise_variance_for_mi_dp
 from codedfl.theory import (
     Constants,
     GapBound,
+    Knob,
     LimitError,
     LimitPoint,
     Reading,
@@ -27,7 +27,6 @@ from codedfl.training import Setting
 from codedfl.typing import FloatArray
 
 READINGS: tuple[Reading, ...] = ("printed", "corrected")
-Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
 
 FACTORS = np.geomspace(1 / 16, 16, 9)
 TAUS = (1, 2, 3, 5, 8, 12, 20)

@@ -4,12 +4,11 @@ from codedfl.plotting._audit import draw_audit
 from codedfl.plotting._canvas import new_figure, to_png
 from codedfl.plotting._contract import draw_contract
 from codedfl.plotting._curves import COLOURS, Clock, draw_curves
-from codedfl.plotting._theory import Knob, draw_theory
+from codedfl.plotting._theory import draw_theory
 
 __all__ = [
     "COLOURS",
     "Clock",
-    "Knob",
     "draw_audit",
     "draw_contract",
     "draw_curves",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
-from codedfl.theory import GapBound, LimitError, LimitPoint, Reading, Round
+from codedfl.theory import GapBound, Knob, LimitError, LimitPoint, Reading, Round
 
 RED, BLUE = "#D55E00", "#0072B2"
-
-Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
 
 TERMS = {
     "bias_of_code": ("bias of the coded data", "#D55E00"),

@@ -17,7 +17,7 @@ from codedfl.theory._limit import (
     limit_point,
 )
 from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
-from codedfl.theory._round import Round
+from codedfl.theory._round import Knob, Round
 from codedfl.theory._simulation import SimulatedRuns, simulate_round, simulate_runs
 from codedfl.theory._variance import RoundVariance, best_weight, round_variance
 from codedfl.theory._verification import Check, verify
@@ -26,6 +26,7 @@ __all__ = [
     "Check",
     "Constants",
     "GapBound",
+    "Knob",
     "LimitError",
     "LimitPoint",
     "Reading",

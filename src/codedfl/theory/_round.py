@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,10 @@ LARGEST = 1e50
 
 OF_THE_DATA = ("gram", "coded_gram", "inverse", "_gradients")
 """Cached values that depend on the data alone; rounds on the same data share them."""
+
+
+Knob = Literal["noise_variance", "coded_samples", "local_steps", "stragglers"]
+"""What an operator can vary in a round."""
 
 
 @dataclass(frozen=True, eq=False)
