@@ -92,3 +92,10 @@ def test_messages_do_not_repeat_thousands_of_characters(cli: Cli, text: str) -> 
         assert result.code == 2
         assert result.err.count("\n") == 1
         assert len(result.err) < 400
+
+
+def test_the_package_runs_as_a_module() -> None:
+    output = subprocess.run(
+        [sys.executable, "-m", "codedfl", "--version"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert output.startswith("codedfl ")

@@ -353,7 +353,7 @@ def test_a_killed_run_resumes_bit_for_bit(
     else:
         assert ended.returncode == 130
         assert "Traceback" not in ended.stderr
-        assert f"stopped early; go on with: codedfl run --resume --out {tmp_path / 'parts'}\n" in ended.stdout
+        assert f"stopped early; continue with: codedfl run --resume --out {tmp_path / 'parts'}\n" in ended.stdout
         summary = json.loads((tmp_path / "parts/summary.json").read_text())
         assert [scheme["status"] for scheme in summary["schemes"]] == ["completed", "interrupted"]
         assert 0 < summary["schemes"][1]["rounds"] < int(MANY_ROUNDS)

@@ -32,6 +32,9 @@ FACTORS = np.geomspace(1 / 16, 16, 9)
 TAUS = (1, 2, 3, 5, 8, 12, 20)
 BUDGETS = 13
 
+LEAST_NOISE = 1e-250
+"""Noise variances below this count as this: their budgets would be infinite."""
+
 
 @dataclass(frozen=True, eq=False)
 class Point:
@@ -122,7 +125,7 @@ class TheoryOfRun:
     def tradeoff(self) -> list[Point]:
         """Give every device the same budget, under the bound that holds for all data, and evaluate the theory."""
         round = self.round
-        middle = float(np.median(round.noise_variance[round.covered])) or 0.1
+        middle = max(float(np.median(round.noise_variance[round.covered])) or 0.1, LEAST_NOISE)
         most, least = (mi_dp_bits(round.coded_samples, middle * factor) for factor in (1e-3, 1e3))
         points = []
         for bits in np.linspace(least, most, BUDGETS):
