@@ -10,6 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from codedfl.native import KernelParty, KernelStart, library
+from codedfl.training._sampling import BernoulliBatches
 from codedfl.training._steps import Steps
 from codedfl.typing import FloatArray, IntArray
 
@@ -74,29 +75,20 @@ class KernelCall:
         self._next = ctypes.c_int64(0)
 
     def _packed(self, party: Steps, first: int, totals: FloatArray) -> KernelParty:
+        """Return a party as a struct; its fields go by position, since names take three times as long."""
         X, Y, batches = party.features, party.labels, party.kernel_batches
-        packed = KernelParty(
-            features=_address(X),
-            labels=_address(Y),
-            item_bytes=X.itemsize,
-            samples=len(X),
-            dimension=X.shape[1],
-            outputs=Y.shape[1],
-            scale=party.scale,
-            first_start=first,
-            starts=len(party.starts),
-            totals=_address(totals),
-        )
-        assert batches is not None
-        if isinstance(batches, list):
-            rows, ends = _joined(batches)
-            self._joined += rows, ends
-            packed.steps, packed.rows, packed.ends = len(batches), _address(rows), _address(ends)
+        if isinstance(batches, BernoulliBatches):
+            key0, key1 = batches.key
+            steps, rows, ends = batches.steps, 0, 0
+            stream = (key0, key1, batches.device, batches.round, batches.probability)
         else:
-            packed.steps, packed.probability = batches.steps, batches.probability
-            packed.key0, packed.key1 = batches.key
-            packed.device, packed.round = batches.device, batches.round
-        return packed
+            assert batches is not None
+            joined, bounds = _joined(batches)
+            self._joined += joined, bounds
+            steps, rows, ends = len(batches), _address(joined), _address(bounds)
+            stream = (0, 0, 0, 0, 0.0)
+        data = (_address(X), _address(Y), X.itemsize, *X.shape, Y.shape[1])
+        return KernelParty(*data, steps, party.scale, rows, ends, *stream, first, len(party.starts), _address(totals))
 
     def take(self) -> None:
         """Take the steps of parties that no other thread has taken, until none is left.
