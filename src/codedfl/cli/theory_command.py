@@ -70,8 +70,8 @@ def theory(
     console.print(variance_table(report))
     for line in limit_lines(report):
         console.print(line)
-    verdict = "stays below" if report.holds else "exceeds"
-    console.print(Text(f"the measured gap {verdict} the corrected bound at every evaluation"))
+    verdict = "stays below the corrected bound at every" if report.holds else "exceeds the corrected bound at some"
+    console.print(Text(f"the measured gap {verdict} evaluation"))
     console.print(Text(f"picture: {folder / 'theory.png'}"), soft_wrap=True)
     console.print(Text(f"results: {folder}"), soft_wrap=True)
 
