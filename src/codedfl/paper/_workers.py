@@ -7,10 +7,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 
 from joblib import Parallel, delayed
 from joblib.externals.loky import reusable_executor
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
 POLL_S = 0.5
 
@@ -34,12 +37,28 @@ def call_in_parallel(function: Callable[..., Any], calls: Iterable[tuple[Any, ..
         initializer=_end_with_parent,
         initargs=(os.getpid(),),
     )
-    results = parallel(delayed(function)(*arguments) for arguments in calls)
+    with _interrupts_held_back():
+        results = parallel(delayed(function)(*arguments) for arguments in calls)
     try:
         yield from results
     except BaseException:
         _kill_local_workers()
         raise
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Block Ctrl-C while workers start: they inherit that, so it never reaches one, not even one that is still starting."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    for tracker in (resource_tracker, loky_tracker):
+        tracker.ensure_running()  # its start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent(parent: int) -> None:
