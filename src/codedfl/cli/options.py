@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,17 +65,19 @@ class Settings:
         """Whether nothing was given."""
         return self.file is None and not self.overrides
 
+    @cached_property
+    def _loaded(self) -> tuple[Config, dict[str, Any]]:
+        from codedfl.config import load_with_preset
+
+        return load_with_preset(self.file, self.overrides)
+
     def load(self) -> Config:
         """Return the configuration: defaults, then the preset of the dataset, the file, and the options."""
-        from codedfl.config import load_config
-
-        return load_config(self.file, self.overrides)
+        return self._loaded[0]
 
     def tell_preset(self, progress: Progress) -> None:
         """Report in one line the values of the dataset's preset, if it has one."""
-        from codedfl.config import load_with_preset
-
-        config, preset = load_with_preset(self.file, self.overrides)
+        config, preset = self._loaded
         if preset:
             values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in preset.items())
             progress.say(f"preset of {config.data.dataset}: {values}")

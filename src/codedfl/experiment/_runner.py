@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -244,7 +243,7 @@ class _Runner:
 
     def compare(self) -> list[Comparison]:
         """Choose step sizes, train, and return one comparison per configuration."""
-        with self._threads():
+        with self.first.setting.workers:  # its threads end with the work
             self.progress.update("solving for the centralised optimum")
             evaluator = Evaluator(self.first.setting, self.first.config.training.evaluation_samples or None)
             self._say_sizes(evaluator)
@@ -263,15 +262,9 @@ class _Runner:
 
     def choose(self) -> list[dict[str, StepSizeChoice]]:
         """Return the step sizes of each configuration, by scheme."""
-        with self._threads():
+        with self.first.setting.workers:  # its threads end with the work
             choices = self._choices()
         return [{name: choices[key] for name, key in own.items() if key in choices} for own in self.keys]
-
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """Close the threads of the setting when the work is done."""
-        with self.first.setting.workers:
-            yield
 
     def _say_sizes(self, evaluator: Evaluator) -> None:
         federation, reference = self.first.setting.federation, evaluator.reference

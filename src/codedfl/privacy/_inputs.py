@@ -35,8 +35,6 @@ def shown(value: object) -> str:
 
 def require_count(name: str, value: int, most: int = MOST) -> None:
     """Refuse anything but an integer from 1 to ``most``."""
-    if isinstance(value, bool | np.bool_):
-        raise InputError(f"{name} = {value} must be a whole number, 1 or more.")
     if isinstance(value, int | np.integer) and not -most <= value <= most:
         raise InputError(f"{name} = {shown(int(value))} must lie between 1 and {shown(most)}.")
     require_at_least(name, value, 1)

@@ -66,31 +66,35 @@ def load_checkpoint(path: Path | str, run: Run, fingerprint: str) -> tuple[RunPr
         arrays = read_npz(path, required=required, optional=None)
         if str(arrays.pop("checksum")) != identity(arrays):
             raise ValueError("its content does not match its checksum")
-        if str(arrays["fingerprint"]) != fingerprint:
-            raise InputError(
-                f"{str(path)!r} was written under another configuration: resume with the same one, or start anew elsewhere."
-            )
-        start = run.initial_state
-        ledger = _record("ledger", arrays, Ledger.opened(run.prepared), upload=run.prepared.upload_cost)
-        progress = RunProgress(
-            state=_record("state", arrays, start),
-            ledger=ledger,
-            curve=[Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]],
-            wall_time_s=float(arrays["wall_time_s"]),
-            status=_status(str(arrays["status"])),
-            message=str(arrays["message"]),
-            back_offs=int(arrays["back_offs"]),
-            good_state=_record("good", arrays, start) if any(name.startswith("good.") for name in arrays) else None,
-            back_off_message=str(arrays["back_off_message"]),
-        )
-        _require_consistent(progress, run)
+        same = str(arrays["fingerprint"]) == fingerprint
+        progress = _progress(arrays, run) if same else None
     except (TypeError, ValueError) as error:
-        if isinstance(error, InputError) and "another configuration" in str(error):
-            raise
         raise InputError(
             f"{str(path)!r} is not a usable checkpoint ({error}): delete it to start this scheme again."
         ) from error
+    if progress is None:
+        raise InputError(
+            f"{str(path)!r} was written under another configuration: resume with the same one, or start anew elsewhere."
+        )
     return progress, str(arrays["backend"])
+
+
+def _progress(arrays: Mapping[str, Any], run: Run) -> RunProgress:
+    """Rebuild where a run stood, and refuse what does not fit it."""
+    start = run.initial_state
+    progress = RunProgress(
+        state=_record("state", arrays, start),
+        ledger=_record("ledger", arrays, Ledger.opened(run.prepared), upload=run.prepared.upload_cost),
+        curve=[Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]],
+        wall_time_s=float(arrays["wall_time_s"]),
+        status=_status(str(arrays["status"])),
+        message=str(arrays["message"]),
+        back_offs=int(arrays["back_offs"]),
+        good_state=_record("good", arrays, start) if any(name.startswith("good.") for name in arrays) else None,
+        back_off_message=str(arrays["back_off_message"]),
+    )
+    _require_consistent(progress, run)
+    return progress
 
 
 def _record(prefix: str, arrays: Mapping[str, Any], like: Any, **others: Any) -> Any:

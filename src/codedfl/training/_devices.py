@@ -14,7 +14,7 @@ from codedfl.data import Federation
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, Attendance, FixedBatchArrivals
 from codedfl.streams import Streams
 from codedfl.training._sampling import sample_batches
-from codedfl.training._setting import Setting
+from codedfl.training._setting import Setting, asking
 from codedfl.training._steps import Start, Steps
 from codedfl.typing import FloatArray
 
@@ -85,8 +85,9 @@ class LocalSGD:
     def _on_channel(self, setting: Setting) -> Arrivals:
         timing, samples = setting.timing(), setting.federation.samples
         if self.batch == "adaptive":
-            return setting.asking(AdaptiveBatchArrivals(timing, samples, setting.streams))
-        return setting.asking(FixedBatchArrivals(timing, np.minimum(self.batch, samples), setting.streams))
+            return asking(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)
+        sizes = np.minimum(self.batch, samples)
+        return asking(FixedBatchArrivals(timing, sizes, setting.streams), setting.cohort)
 
 
 @dataclass(frozen=True)

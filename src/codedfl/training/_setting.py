@@ -153,10 +153,6 @@ class Setting:
         """Return the timing of a round with ``local_steps`` (default ``tau``) within ``deadline_s`` (default ``T``)."""
         return RoundTiming(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
 
-    def asking(self, everyone: AdaptiveBatchArrivals | FixedBatchArrivals) -> Arrivals:
-        """Return the arrivals, with only a cohort asked if the setting has one."""
-        return asking(everyone, self.cohort)
-
     def server_batch_of(self, coded_samples: int) -> int:
         """Return ``b_s`` for a number of coded samples: as given, or the largest that the server has time for."""
         batch = self.server_batch or self.timing().server_batch(self.server_mac_rate, coded_samples)
