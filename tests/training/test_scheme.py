@@ -16,6 +16,7 @@ from codedfl.training import (
     Callback,
     Checkpoint,
     LearningRate,
+    PreparedScheme,
     Round,
     Run,
     RunProgress,
@@ -45,8 +46,8 @@ class Momentum(Scheme):
 
     beta: float = 0.9
 
-    def init(self, setting: Setting, model: FloatArray) -> MomentumState:
-        return MomentumState(**vars(super().init(setting, model)), velocity=np.zeros_like(model))
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> MomentumState:
+        return MomentumState(**vars(super().init(prepared, model)), velocity=np.zeros_like(model))
 
     def apply(self, state: MomentumState, round: Round) -> tuple[MomentumState, Mapping[str, float]]:
         velocity = self.beta * state.velocity + self.aggregation.combine(round, state.model)
@@ -63,11 +64,11 @@ class PreconditionedState(SchemeState):
 class Preconditioned(Scheme):
     """Newton-like steps: ``W <- W - eta L (H + mu)^-1 g``."""
 
-    def init(self, setting: Setting, model: FloatArray) -> PreconditionedState:
-        federation = setting.federation
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> PreconditionedState:
+        federation = prepared.setting.federation
         gram = compute_gram([Rows(federation.features, federation.labels)])
         damped = gram.features / gram.smoothness + 0.1 * np.eye(len(model))
-        return PreconditionedState(**vars(super().init(setting, model)), inverse_hessian=np.linalg.inv(damped))
+        return PreconditionedState(**vars(super().init(prepared, model)), inverse_hessian=np.linalg.inv(damped))
 
     def apply(self, state: PreconditionedState, round: Round) -> tuple[PreconditionedState, Mapping[str, float]]:
         update = state.inverse_hessian @ self.aggregation.combine(round, state.model)
@@ -83,9 +84,9 @@ class ControlState(SchemeState):
 class ControlVariates(Scheme):
     """The last update of every device stands in for the devices that are missing (MIFA)."""
 
-    def init(self, setting: Setting, model: FloatArray) -> ControlState:
-        variates = np.zeros((setting.federation.devices, *model.shape), model.dtype)
-        return ControlState(**vars(super().init(setting, model)), variates=variates)
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> ControlState:
+        variates = np.zeros((prepared.setting.federation.devices, *model.shape), model.dtype)
+        return ControlState(**vars(super().init(prepared, model)), variates=variates)
 
     def apply(self, state: ControlState, round: Round) -> tuple[ControlState, Mapping[str, float]]:
         variates = state.variates.copy()
@@ -104,9 +105,9 @@ class ArrivalState(SchemeState):
 class EstimatedArrivals(Scheme):
     """Weights ``1 / p_i`` with ``p_i`` estimated online by the mean of a Beta(1, 1) posterior."""
 
-    def init(self, setting: Setting, model: FloatArray) -> ArrivalState:
-        none = np.zeros(setting.federation.devices, np.int64)
-        return ArrivalState(**vars(super().init(setting, model)), asked=none, arrived=none)
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> ArrivalState:
+        none = np.zeros(prepared.setting.federation.devices, np.int64)
+        return ArrivalState(**vars(super().init(prepared, model)), asked=none, arrived=none)
 
     def apply(self, state: ArrivalState, round: Round) -> tuple[ArrivalState, Mapping[str, float]]:
         asked, arrived = state.asked + 1, state.arrived + round.attendance.arrived

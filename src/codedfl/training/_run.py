@@ -74,10 +74,13 @@ class Run:
     @property
     def initial_state(self) -> State:
         """The state before the first round."""
-        setting, shape = self.prepared.setting, self.prepared.model_shape
-        dtype = setting.federation.features.dtype
-        start = np.zeros(shape, dtype) if self.initial_model is None else self.initial_model.astype(dtype)
-        state: State = self.prepared.scheme.init(setting, start)
+        dtype = self.prepared.setting.federation.features.dtype
+        start = (
+            np.zeros(self.prepared.model_shape, dtype)
+            if self.initial_model is None
+            else self.initial_model.astype(dtype)
+        )
+        state: State = self.prepared.scheme.init(self.prepared, start)
         return state
 
     @property

@@ -63,7 +63,7 @@ class SchemeState:
 class Scheme:
     """A training scheme.
 
-    The server's update has the form ``init(setting, model) -> state`` and
+    The server's update has the form ``init(prepared, model) -> state`` and
     ``apply(state, round) -> state, diagnostics``. The default is plain SGD with an average of the iterates. A scheme
     with more state (momentum, a preconditioner, a control variate per device, estimates of the arrival probabilities)
     is a subclass that overrides these two methods and returns its own state.
@@ -86,8 +86,8 @@ class Scheme:
         ...     velocity: FloatArray
         >>> @dataclass(frozen=True)
         ... class Momentum(Scheme):
-        ...     def init(self, setting, model):
-        ...         return MomentumState(**vars(super().init(setting, model)), velocity=np.zeros_like(model))
+        ...     def init(self, prepared, model):
+        ...         return MomentumState(**vars(super().init(prepared, model)), velocity=np.zeros_like(model))
         ...     def apply(self, state, round):
         ...         velocity = 0.9 * state.velocity + self.aggregation.combine(round, state.model)
         ...         return replace(self.moved(state, velocity, round.step_size), velocity=velocity), {}
@@ -103,8 +103,8 @@ class Scheme:
     aggregation: Aggregation
     final: Literal["average", "last"]
 
-    def init(self, setting: Setting, model: FloatArray) -> Any:  # noqa: ARG002 (for subclasses)
-        """Return the state before the first round, at ``W_0``."""
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> Any:  # noqa: ARG002 (for subclasses)
+        """Return the state before the first round, at ``W_0``; it may depend on what was uploaded."""
         return SchemeState(0, model, np.zeros(model.shape), 0.0)
 
     def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
