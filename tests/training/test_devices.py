@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any, Literal
+
 import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.training import Idle, LocalSGD
-from tests.problems import make_setting
+from codedfl.schemes import fedavg
+from codedfl.training import DevicePlan, Idle, LearningRate, LocalSGD, Start, train
+from tests.problems import ALWAYS_DBM, make_setting
 
 
 def test_adaptive_and_fixed_batches_see_the_same_channel() -> None:
@@ -18,6 +22,40 @@ def test_adaptive_and_fixed_batches_see_the_same_channel() -> None:
 
 def test_a_fixed_batch_is_never_larger_than_the_data() -> None:
     assert LocalSGD(batch=6).plan(make_setting()).arrivals.attend(0).batch_sizes.tolist() == [6, 6, 5, 1]
+
+
+@pytest.mark.parametrize("batch", ["adaptive", 3])
+def test_fewer_steps_are_what_a_setting_with_that_tau_has(batch: Literal["adaptive"] | int) -> None:
+    """Batches, arrivals, duration and charges follow ``steps``, not the ``tau`` of the setting."""
+    setting = make_setting(local_steps=4)
+    told, meant = LocalSGD(batch, steps=1).plan(setting), LocalSGD(batch).plan(replace(setting, local_steps=1))
+    assert told.local_steps == 1
+    assert np.array_equal(told.arrivals.probability, meant.arrivals.probability)
+    for k in range(10):
+        for ours, theirs in zip(attended(told, k), attended(meant, k), strict=True):
+            assert np.array_equal(ours, theirs)
+    assert len(told.steps(1, 0, 3, [Start(np.zeros((3, 2)), 0.1)]).batches) == 1
+    more = LocalSGD(batch).plan(setting)
+    assert sum(told.arrivals.attend(k).batch_sizes.sum() for k in range(10)) >= sum(
+        more.arrivals.attend(k).batch_sizes.sum() for k in range(10)
+    )
+
+
+def attended(plan: DevicePlan, round: int) -> tuple[Any, ...]:
+    attendance = plan.arrivals.attend(round)
+    return attendance.batch_sizes, attendance.arrived, attendance.late_bits
+
+
+def test_the_arithmetic_charged_follows_the_steps() -> None:
+    setting = make_setting(local_steps=4, power_dbm=ALWAYS_DBM)
+    scheme = replace(fedavg(batch=5), device=LocalSGD(5, steps=1))
+    ledger = train(scheme.prepare(setting), LearningRate(0.01), 3).progress.ledger
+    assert ledger.device_macs.tolist() == [3 * 2 * 3 * 2 * batch for batch in (5, 5, 5, 1)]
+
+
+def test_steps_below_one_are_refused() -> None:
+    with pytest.raises(InputError, match="steps = 0"):
+        LocalSGD(steps=0)
 
 
 def test_idle_devices_do_nothing() -> None:

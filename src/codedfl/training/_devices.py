@@ -68,22 +68,31 @@ class LocalSGD:
 
     Args:
         batch: ``adaptive`` for the largest batch ``b_k^i`` that meets the deadline in the round's channel, or a fixed size.
+        steps: local steps in a round; None for the ``tau`` of the setting. Fewer steps leave time for larger batches.
+
+    Example:
+        >>> from codedfl.experiment import build_experiment, load_config
+        >>> setting = build_experiment(load_config()).setting
+        >>> LocalSGD().plan(setting).local_steps, LocalSGD(steps=1).plan(setting).local_steps
+        (5, 1)
     """
 
     batch: int | Literal["adaptive"] = "adaptive"
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.batch != "adaptive":
             require_at_least("batch", self.batch, 1)
+        if self.steps is not None:
+            require_at_least("steps", self.steps, 1)
 
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
         """Plan local SGD with its batch rule and arrivals."""
-        return LocalSGDPlan(
-            setting.federation, setting.streams, setting.local_steps, arrivals or self._on_channel(setting)
-        )
+        steps = self.steps or setting.local_steps
+        return LocalSGDPlan(setting.federation, setting.streams, steps, arrivals or self._on_channel(setting))
 
     def _on_channel(self, setting: Setting) -> Arrivals:
-        timing, samples = setting.timing(), setting.federation.samples
+        timing, samples = setting.timing(self.steps), setting.federation.samples
         if self.batch == "adaptive":
             return asking(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)
         sizes = np.minimum(self.batch, samples)
