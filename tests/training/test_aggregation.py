@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from codedfl.errors import InputError
 from codedfl.fleet import Attendance
-from codedfl.training import Aggregation, DeviceUpdate, InverseProbability, Round, Sum
+from codedfl.schemes import scfl
+from codedfl.training import Aggregation, DeviceUpdate, InverseProbability, LearningRate, Round, Sum, train
 from codedfl.typing import BoolArray, FloatArray
+from tests.problems import make_setting
 
 MODEL = np.zeros((2, 2))
 UPDATES = [(0, np.full((2, 2), 1.0)), (2, np.full((2, 2), 4.0))]
@@ -47,6 +50,47 @@ def test_a_device_without_coded_data_speaks_for_itself_alone() -> None:
     assert np.all(combined(InverseProbability(), covered=covered) == pytest.approx(11.0))
 
 
+def test_the_weight_is_capped_and_its_mean_is_that_of_many_rounds() -> None:
+    # 1/2 (min(1/0.5, 1.5) 1 + min(1/0.8, 1.5) 4 + 10)
+    assert np.all(combined(InverseProbability(weight_cap=1.5)) == pytest.approx(8.25))
+    covered = np.array([True, True, False])
+    for cap in (1.0, 1.5, 4.0, 100.0):
+        device_weights, server_weight = InverseProbability(0.3, cap).mean_weights(PROBABILITY, covered)
+        # E[1_i] w_i min(1 / p_i, C), device by device
+        expected = [p * w * min(1 / p, cap) for p, w in zip(PROBABILITY, (0.3, 0.3, 1.0), strict=True)]
+        np.testing.assert_allclose(device_weights, expected, rtol=1e-14)
+        assert server_weight == 0.7
+    assert InverseProbability().mean_weights(np.array([0.0, 1e-4, 0.01]), ALL)[0].tolist() == [0.0, 0.005, 0.5]
+
+
+@dataclass(frozen=True)
+class Rare:
+    """The first device has arrived by chance in one round, though it does so once in ten thousand."""
+
+    once: int
+    duration_s: float = 1.0
+
+    @property
+    def probability(self) -> FloatArray:
+        return np.array([1e-4, 1.0, 1.0, 1.0])
+
+    def attend(self, round: int) -> Attendance:
+        arrived = np.array([round == self.once, True, True, True])
+        return Attendance(np.where(arrived, [7, 12, 5, 1], 0), arrived, np.zeros(4))
+
+
+def test_a_device_that_hardly_ever_arrives_does_not_wreck_a_run() -> None:
+    setting = make_setting()
+    rate = LearningRate.relative(0.1, setting.gram.smoothness)
+    capped, uncapped, without = (
+        train(scfl(weight_cap=cap).prepare(setting, arrivals=Rare(once)), rate, 60)
+        for cap, once in ((100.0, 30), (1e9, 30), (100.0, -1))
+    )
+    assert max(p.last_loss for p in uncapped.curve) > 100 * uncapped.curve[0].loss
+    assert max(p.last_loss for p in capped.curve) < 2 * capped.curve[0].loss, "half of 100 times its gradient, once"
+    assert capped.final.last_loss < 1.1 * without.final.last_loss
+
+
 @pytest.mark.parametrize("aggregation", [Sum(), InverseProbability()])
 def test_the_updates_given_are_left_as_they_are(aggregation: Aggregation) -> None:
     server = SERVER.copy()
@@ -59,3 +103,9 @@ def test_the_updates_given_are_left_as_they_are(aggregation: Aggregation) -> Non
 def test_a_weight_outside_0_to_1_is_refused(weight: float) -> None:
     with pytest.raises(InputError, match="device_weight"):
         InverseProbability(weight)
+
+
+@pytest.mark.parametrize("cap", [0.9, float("inf"), float("nan")])
+def test_a_cap_below_one_or_without_end_is_refused(cap: float) -> None:
+    with pytest.raises(InputError, match="weight_cap"):
+        InverseProbability(weight_cap=cap)

@@ -224,6 +224,12 @@ def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
         arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
     ):
         raise InputError(f"the theory is about SCFL, not about {scheme.title}: choose scfl.")
+    rarest = float(arrivals.probability.min())
+    if rarest * aggregation.weight_cap < 1:
+        raise InputError(
+            f"options.{scheme.name}.weight_cap = {aggregation.weight_cap:g} is below 1 / p = {1 / max(rarest, 1e-300):.4g} of a "
+            "device, a bias that the theory leaves out: raise it, or raise training.deadline_s."
+        )
     code = setting.code
     if code.clip_norm is not None:
         raise InputError(

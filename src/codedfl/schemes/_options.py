@@ -10,6 +10,10 @@ Batch = Annotated[
     int | Literal["adaptive"], Field(description="batch of every device, or adaptive: as much as the deadline allows")
 ]
 DeviceWeight = Annotated[float, Field(description="share of the devices in the update; the paper has 1/2")]
+WeightCap = Annotated[
+    float,
+    Field(description="largest weight 1 / p of an update; devices that arrive less often than 1 in so many count less"),
+]
 Deadline = Annotated[
     Literal["fixed", "free"],
     Field(description="fixed: the deadline T of the setting; free: the shortest that the load allocation allows"),

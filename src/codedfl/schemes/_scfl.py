@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from codedfl.schemes._options import Batch, DeviceWeight
+from codedfl.schemes._options import Batch, DeviceWeight, WeightCap
 from codedfl.training import CodedSGD, CodedUpload, InverseProbability, LocalSGD, Scheme
 
 
-def scfl(batch: Batch = "adaptive", device_weight: DeviceWeight = 0.5) -> Scheme:
+def scfl(batch: Batch = "adaptive", device_weight: DeviceWeight = 0.5, weight_cap: WeightCap = 100.0) -> Scheme:
     """Build SCFL.
 
     Before training, devices upload noisy coded data. In every round the devices take ``tau`` SGD steps on their
@@ -29,13 +29,15 @@ def scfl(batch: Batch = "adaptive", device_weight: DeviceWeight = 0.5) -> Scheme
         upload=CodedUpload(noise=True),
         device=LocalSGD(batch=batch),
         server=CodedSGD(make_up=True),
-        aggregation=InverseProbability(device_weight),
+        aggregation=InverseProbability(device_weight, weight_cap),
         final="average",
     )
 
 
 def scfl_fixed(
-    batch: Annotated[int, Field(description="batch of every device")] = 32, device_weight: DeviceWeight = 0.5
+    batch: Annotated[int, Field(description="batch of every device")] = 32,
+    device_weight: DeviceWeight = 0.5,
+    weight_cap: WeightCap = 100.0,
 ) -> Scheme:
     """Build SCFL with a constant batch ``b_k^i = batch``, the variant of Fig. 3 in the paper."""
-    return replace(scfl(batch, device_weight), name="scfl-fixed")
+    return replace(scfl(batch, device_weight, weight_cap), name="scfl-fixed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -67,14 +68,19 @@ class Sum:
 
 @dataclass(frozen=True)
 class InverseProbability:
-    """Weights of one over the arrival probability: ``g(W_k) = sum_i w_i 1_i g_i / p_i + (1 - w) g_s``.
+    """Weights of one over the arrival probability: ``g(W_k) = sum_i w_i 1_i g_i / p_i + (1 - w) g_s``, up to a cap.
 
     Both parts estimate the gradient over the data that the coded dataset stands for, so those devices have ``w_i = w``; with
     ``w = 1/2`` this is (5) in the paper. A device that uploaded no coded data has ``w_i = 1``: its own updates alone
     represent its data.
 
+    ``1 / p_i`` is capped at ``C``: the weight is ``w_i / max(p_i, 1 / C)``. Without a cap, a device that arrives once in
+    thousands of rounds throws the model far off when it does. The price is a bias: a device with ``p_i < 1 / C`` contributes
+    the share ``C p_i`` of its gradient on average.
+
     Args:
         device_weight: ``w``, the share of the devices' part.
+        weight_cap: ``C``, the largest weight of an update before the factor ``w_i``.
 
     Example:
         >>> nobody_late = Attendance(np.array([1, 0, 1]), np.array([True, False, True]), np.zeros(3))
@@ -86,22 +92,26 @@ class InverseProbability:
     """
 
     device_weight: float = 0.5
+    weight_cap: float = 100.0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.device_weight <= 1.0:
             raise InputError(f"device_weight = {self.device_weight} must be between 0 and 1.")
+        if not 1.0 <= self.weight_cap < math.inf:
+            raise InputError(f"weight_cap = {self.weight_cap} must be a finite number, 1 or more.")
 
     def mean_weights(self, arrival_probability: FloatArray, covered: BoolArray) -> tuple[FloatArray, float]:
-        """Return the mean weights of the devices' updates and of the server's: ``w_i`` and ``1 - w``."""
+        """Return the mean weights of the devices' updates and of the server's: ``w_i min(1, C p_i)`` and ``1 - w``."""
         weights = np.where(covered, self.device_weight, 1.0)
-        return np.where(arrival_probability > 0, weights, 0.0), 1.0 - self.device_weight
+        return weights * np.minimum(1.0, self.weight_cap * arrival_probability), 1.0 - self.device_weight
 
     def combine(self, round: Round, model: FloatArray) -> FloatArray:
-        """Return ``sum_i w_i 1_i g_i / p_i + (1 - w) g_s``."""
+        """Return ``sum_i w_i 1_i g_i / max(p_i, 1 / C) + (1 - w) g_s``."""
         total = np.zeros_like(model)
         for device, update in round.updates:
             weight = self.device_weight if round.covered[device] else 1.0
-            total += total.dtype.type(weight / round.arrival_probability[device]) * update
+            probability = max(round.arrival_probability[device], 1.0 / self.weight_cap)
+            total += total.dtype.type(weight / probability) * update
         if round.server_update is not None:
             total += total.dtype.type(1.0 - self.device_weight) * round.server_update
         return total
