@@ -32,7 +32,7 @@ def notes_on(comparison: Comparison) -> list[str]:
         )
     notes += _incentive_notes(comparison) + _privacy_notes(comparison)
     if any(result.choice for result in comparison.results):
-        chosen = ", ".join(f"{result.scheme.title} {result.scale:g}" for result in comparison.results)
+        chosen = ", ".join(f"{result.scheme.title} {result.scale:g}" for result in comparison.results if result.choice)
         notes.append(f"step sizes, in units of 1 / L, chosen on held-out training data: {chosen}.")
     for result in comparison.results:
         if result.message:

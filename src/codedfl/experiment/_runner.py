@@ -48,6 +48,9 @@ from codedfl.typing import FloatArray
 
 Result = TypeVar("Result")
 
+OWN_STEP_MULTIPLES = tuple(2.0**-halvings for halvings in range(7))
+"""Multiples of the step of a scheme that tunes itself: 1, and those to back off to if the run diverges."""
+
 
 def run(
     config: Config,
@@ -193,7 +196,22 @@ class _Job:
     @property
     def tuned(self) -> bool:
         """Whether the step size comes from a grid."""
-        return self.config.learning_rate.scale == "grid"
+        return self.config.learning_rate.scale == "grid" and not self.scheme.tunes_itself
+
+    def scale(self, choice: StepSizeChoice | None) -> float | None:
+        """Return the step size in units of ``1 / L``: chosen, or given; None for a scheme that tunes itself."""
+        if self.scheme.tunes_itself:
+            return None
+        return choice.scale if choice else float(self.config.learning_rate.scale)
+
+    def rates(self, choice: StepSizeChoice | None, smoothness: float) -> tuple[LearningRate, ...]:
+        """Return the learning rate, followed by smaller ones to back off to if the run diverges."""
+        scale = self.scale(choice)
+        if scale is None:
+            return tuple(LearningRate(multiple) for multiple in OWN_STEP_MULTIPLES)
+        smaller = sorted((t.scale for t in choice.trials if t.scale < scale), reverse=True) if choice else []
+        decay_rounds = self.config.learning_rate.decay_rounds
+        return tuple(LearningRate.relative(each, smoothness, decay_rounds) for each in (scale, *smaller))
 
 
 class _Runner:
@@ -217,8 +235,6 @@ class _Runner:
             progress.update(f"loading {configs[0].data.dataset}")
             experiment = build_experiment(configs[0], like=like)
         self.first = experiment
-        if any(config.learning_rate.scale == "grid" for config in configs):
-            experiment.setting.federation.require_in_memory()
         self.experiments = [experiment, *(experiment.with_code_of(config) for config in configs[1:])]
         self.keys: list[dict[str, str]] = []
         self.jobs: dict[str, _Job] = {}
@@ -228,6 +244,8 @@ class _Runner:
             for scheme, key in zip(schemes, self.keys[-1].values(), strict=True):
                 if key not in self.jobs:
                     self.jobs[key] = self._job(scheme, each)
+        if any(job.tuned for job in self.jobs.values()):
+            experiment.setting.federation.require_in_memory()
 
     def _job(self, scheme: Scheme, experiment: Experiment) -> _Job:
         """Plan a scheme's rounds. A scheme that cannot run is refused here, not after others have trained for hours."""
@@ -286,8 +304,7 @@ class _Runner:
             runs = [self._run(self.jobs[key], choices.get(key), evaluator, uploads) for key in group]
             for key, result in zip(group, train_together(runs), strict=True):
                 choice = choices.get(key)
-                scale = choice.scale if choice else float(self.jobs[key].config.learning_rate.scale)
-                results[key] = replace(result, scale=scale, choice=choice)
+                results[key] = replace(result, scale=self.jobs[key].scale(choice), choice=choice)
                 self.progress.say(
                     f"{result.scheme.title}: {result.status}, {result.final.score:.4f} after "
                     f"{result.progress.ledger.rounds} rounds"
@@ -302,14 +319,7 @@ class _Runner:
         self.progress.update(f"preparing {job.scheme.title}")
         prepared = uploads.prepare(job.scheme, job.experiment.setting, job.plan)
         setting = prepared.setting
-
-        def rate(scale: float) -> LearningRate:
-            return LearningRate.relative(scale, setting.gram.smoothness, config.learning_rate.decay_rounds)
-
-        scale = choice.scale if choice else float(config.learning_rate.scale)
-        smaller = (
-            sorted((trial.scale for trial in choice.trials if trial.scale < scale), reverse=True) if choice else []
-        )
+        rate, *smaller = job.rates(choice, setting.gram.smoothness)
         callbacks = (*self.callbacks, ReportProgress(self.progress, job.scheme.title))
         if self.folder:
             callbacks += (
@@ -318,14 +328,14 @@ class _Runner:
             )
         run = Run(
             prepared,
-            rate(scale),
+            rate,
             job.rounds,
             evaluator,
             evaluate_every=max(1, job.rounds // training.evaluations),
             model_norm_bound=training.model_norm_bound or None,
             initial_model=_initial_model(setting, training.initial_std),
             callbacks=callbacks,
-            fallbacks=tuple(map(rate, smaller)),
+            fallbacks=tuple(smaller),
         )
         if self.folder and self.folder.checkpoint(job.scheme.name).exists():
             run.progress, computed_by = load_checkpoint(self.folder.checkpoint(job.scheme.name), run, identity(config))
@@ -398,7 +408,9 @@ class _Runner:
 
 
 def rounds_of(config: Config, scheme: Scheme, plan: DevicePlan) -> int:
-    """Return the number of rounds of a scheme in a configuration."""
+    """Return the number of rounds of a scheme in a configuration; a one-shot scheme has none."""
+    if scheme.one_shot:
+        return 0
     return config.training.rounds or rounds_within(scheme.name, plan, config.training.total_time_s)
 
 
@@ -406,13 +418,14 @@ def _run_identity(scheme: Scheme, experiment: Experiment) -> str:
     """Return an identity of everything that the result of a run depends on."""
     config = experiment.config
     rate = config.learning_rate
+    own_step = scheme.tunes_itself
     return identity(
         (
             scheme,
             scheme.depends_on(experiment.setting),
             experiment.traces.get(scheme.name),
             config.training.model_copy(update={"server_batch": 0}),  # part of the setting, where it matters
-            rate if rate.scale == "grid" else (rate.scale, rate.decay_rounds),
+            None if own_step else rate if rate.scale == "grid" else (rate.scale, rate.decay_rounds),
         )
     )
 

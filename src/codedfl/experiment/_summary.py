@@ -89,7 +89,7 @@ def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any
         "arrival_probability": result.prepared.device.arrivals.probability,
         **_costs(ledger),
         **privacy_of(result, comparison.config.privacy.delta),
-        "step_size": result.learning_rate.initial,
+        "step_size": None if result.scheme.tunes_itself else result.learning_rate.initial,
         "step_size_scale": result.scale,
         "step_size_trials": [asdict(trial) for trial in result.choice.trials] if result.choice else None,
         "step_size_at_edge_of_grid": result.choice.at_edge if result.choice else None,

@@ -55,7 +55,8 @@ def draw_curves(
     figure = new_figure(8, 4.8)
     axes = figure.add_subplot()
     curves = [(result, _finite(result.curve)) for result in results]
-    labels = [_draw_run(axes, result, curve, clock) for result, curve in curves if curve]
+    latest = max(_seconds(result.final, clock) for result in results) or results[0].prepared.setting.deadline_s
+    labels = [_draw_run(axes, result, curve, clock, latest) for result, curve in curves if curve]
     if reference and math.isfinite(reference.score):
         axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1)
         labels.append((reference.score, "centralised", DARK))
@@ -65,8 +66,7 @@ def draw_curves(
         _label_ends(axes, labels, low, high)
     if metric == "accuracy":
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    latest = max(_seconds(result.final, clock) for result in results)
-    axes.set_xlim(0, latest or results[0].prepared.setting.deadline_s)
+    axes.set_xlim(0, latest)
     axes.set_xlabel(AXIS_TITLES[clock])
     axes.set_ylabel("test accuracy" if metric == "accuracy" else "test R²")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
@@ -81,15 +81,17 @@ def _finite(curve: Sequence[Evaluation]) -> list[Evaluation]:
     return [point for point in curve if math.isfinite(point.score)]
 
 
-def _draw_run(axes: Axes, result: RunResult, curve: Sequence[Evaluation], clock: Clock) -> Label:
-    """Draw one learning curve and return the label for its end."""
+def _draw_run(axes: Axes, result: RunResult, curve: Sequence[Evaluation], clock: Clock, latest: float) -> Label:
+    """Draw one learning curve and return the label for its end; a model that is there at once stays until the end."""
     name = result.scheme.name
     colour = COLOURS.get(name, DARK)
-    times = [_seconds(point, clock) for point in curve]
+    times, scores = [_seconds(point, clock) for point in curve], [point.score for point in curve]
+    if len(curve) == 1:
+        times, scores = [*times, latest], scores * 2
     strong = name == "scfl"
     axes.plot(
         times,
-        [point.score for point in curve],
+        scores,
         color=colour,
         linewidth=2.6 if strong else 1.6,
         zorder=3 if strong else 2,

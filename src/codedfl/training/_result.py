@@ -112,7 +112,7 @@ class RunResult:
         prepared: the scheme, its setting and its coded data.
         learning_rate: the step sizes used.
         progress: state, charges and curve at the end.
-        scale: the step size in units of ``1 / L``; None if the caller gave an absolute one.
+        scale: the step size in units of ``1 / L``; None if the caller gave an absolute one, or if the scheme tunes itself.
         choice: the search that picked it from a grid; None if the caller gave it.
     """
 

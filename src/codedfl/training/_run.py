@@ -38,7 +38,7 @@ class Run:
     Args:
         prepared: the scheme in its setting, with the coded data uploaded.
         learning_rate: ``eta_k``.
-        rounds: ``K``.
+        rounds: ``K``; 0 only for a one-shot scheme.
         evaluator: evaluates the model; by default one for the setting.
         evaluate_every: rounds between evaluations; the start and the end are always evaluated.
         model_norm_bound: ``phi``; the model is projected to ``||W||_F <= phi`` after every round (Assumption 1), which keeps SCFL
@@ -64,7 +64,7 @@ class Run:
     diagnostics: Mapping[str, float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_at_least("rounds", self.rounds, 1)
+        require_at_least("rounds", self.rounds, 0 if self.prepared.scheme.one_shot else 1)
         require_at_least("evaluate_every", self.evaluate_every, 1)
         shape = self.prepared.model_shape
         if self.initial_model is not None and self.initial_model.shape != shape:
@@ -180,13 +180,18 @@ class Run:
         if self.round >= self.rounds:
             self._return_good_state()
             return True
-        before = self.rate.initial
+        before = self._step_in_words
         progress.back_offs += 1
         progress.state = self._restored(progress.good_state or self.initial_state)
         progress.message = progress.back_off_message = (
-            f"diverged with the step size {before:.4g} at round {self.round} and backed off to {self.rate.initial:.4g}"
+            f"diverged with {before} at round {self.round} and backed off to {self._step_in_words.removeprefix('the step size ')}"
         )
         return True
+
+    @property
+    def _step_in_words(self) -> str:
+        step = f"{self.rate.initial:.4g}"
+        return f"{step} times its own step size" if self.prepared.scheme.tunes_itself else f"the step size {step}"
 
     def _restored(self, state: State) -> State:
         """Return an earlier state at the current round: the rounds in between stay charged."""
@@ -200,7 +205,7 @@ class Run:
         progress.curve.pop()
         evaluate([self])
         progress.message = progress.back_off_message = (
-            f"diverged with the step size {self.rate.initial:.4g} in its last rounds; its last good model is kept"
+            f"diverged with {self._step_in_words} in its last rounds; its last good model is kept"
         )
 
     def _finish(self, stop: StopTraining | None = None) -> None:

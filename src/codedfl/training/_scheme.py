@@ -103,6 +103,20 @@ class Scheme:
     aggregation: Aggregation
     final: Literal["average", "last"]
 
+    @property
+    def tunes_itself(self) -> bool:
+        """Whether the scheme needs no step size to be chosen for it.
+
+        Its learning rate is then 1, a multiple of whatever step the scheme takes by itself; a run that diverges backs off to
+        smaller multiples. Local models move by the same rate between steps, so devices and server should take one step a round.
+        """
+        return False
+
+    @property
+    def one_shot(self) -> bool:
+        """Whether `init` returns the final model, so that no rounds are needed after the upload."""
+        return False
+
     def init(self, prepared: PreparedScheme, model: FloatArray) -> Any:  # noqa: ARG002 (for subclasses)
         """Return the state before the first round, at ``W_0``; it may depend on what was uploaded."""
         return SchemeState(0, model, np.zeros(model.shape), 0.0)
