@@ -61,7 +61,7 @@ def test_a_configuration_never_changes() -> None:
 
 def test_options_say_everything_that_determines_a_run() -> None:
     config = parse_config({"options": {"scfl": {"batch": 16}}})
-    assert config.options["scfl"] == {"batch": 16, "device_weight": 0.5, "weight_cap": 100.0}
+    assert config.options["scfl"] == {"batch": 16, "device_weight": 0.5, "weight_cap": 100.0, "upload": "rows"}
     assert config.options["codedfedl"] == option_defaults("codedfedl")
     assert Config().options == parse_config({"options": {"dp-cfl": {}}}).options
     assert config != Config()

@@ -1,20 +1,34 @@
 """Coding: the random projection plus noise that devices upload once, before training (Sec. III-A).
 
 `encode` runs on a device. `sample_coded` draws from the same law, given the data, through a factor of the Gram matrix.
-`encode_all` builds the global coded dataset with either.
+`encode_all` builds the global coded dataset with either. `sample_factor` draws the triangular factor of the coded rows instead,
+and `encode_factors` adds up the second moments of all devices.
 """
 
-from codedfl.coding._encoder import CodedData, encode
+from codedfl.coding._encoder import CodedData, FactorOf, encode
+from codedfl.coding._factor import (
+    add_factors,
+    encode_factors,
+    require_rows_for_factor,
+    sample_factor,
+    triangular_factor,
+)
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
 
 __all__ = [
     "CodedData",
     "EncoderName",
+    "FactorOf",
     "Gram",
     "Rows",
+    "add_factors",
     "compute_gram",
     "encode",
     "encode_all",
+    "encode_factors",
+    "require_rows_for_factor",
     "sample_coded",
+    "sample_factor",
+    "triangular_factor",
 ]

@@ -16,23 +16,51 @@ CODED_BLOCK = 512
 SAMPLE_BLOCK = 4096
 
 
-@dataclass(frozen=True, eq=False)
-class CodedData(ByObject):
-    """A coded dataset, of one device or summed over devices.
+@dataclass(frozen=True)
+class FactorOf:
+    """What a triangular factor stands for.
 
     Args:
-        features: ``X~``, (c, d).
-        labels: ``Y~``, (c, o).
+        coded_samples: ``c``, by which its second moments are divided.
+        effective_rows: ``n``, the number of rows of one coded dataset whose second moments err as much: ``c`` for one device, and
+            ``c (sum_i t_i)^2 / sum_i t_i^2`` for a sum over devices with the traces ``t_i``, which is ``N c`` if they are alike.
+    """
+
+    coded_samples: int
+    effective_rows: float
+
+
+@dataclass(frozen=True, eq=False)
+class CodedData(ByObject):
+    """A coded dataset, of one device or summed over devices: its rows, or a triangle with the same second moments.
+
+    ``X~^T X~ / c``, ``X~^T Y~ / c`` and so full-batch gradients have the same formula for both, with ``c = coded_samples``.
+
+    Args:
+        features: ``X~``, (c, d); (d + o, d) of a factor.
+        labels: ``Y~``, (c, o); (d + o, o) of a factor.
         noise_variance: variance of the noise in every entry of ``X~``; for a sum over devices, the sum of their
             variances.
+        factor: what the factor stands for; None for rows.
     """
 
     features: FloatArray
     labels: FloatArray
     noise_variance: float
+    factor: FactorOf | None = None
 
     def __len__(self) -> int:
         return len(self.features)
+
+    @property
+    def coded_samples(self) -> int:
+        """``c``, coded rows of each device."""
+        return self.factor.coded_samples if self.factor else len(self)
+
+    @property
+    def effective_rows(self) -> float:
+        """The number of coded rows that decides how far the second moments are off."""
+        return self.factor.effective_rows if self.factor else float(len(self))
 
 
 @one_blas_thread()

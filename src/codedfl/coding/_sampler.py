@@ -59,8 +59,7 @@ def sample_coded(
     require_non_negative("label_noise_variance", label_noise_variance)
     dtype = np.dtype(np.float64) if dtype is None else dtype
     size, d = len(gram.matrix), gram.dimension
-    noise = np.repeat([noise_variance, label_noise_variance], [d, size - d])
-    factor = covariance_factor(gram.matrix + np.diag(noise)).astype(dtype)
+    factor = covariance_factor(coded_covariance(gram, noise_variance, label_noise_variance)).astype(dtype)
     features = aligned_empty((coded_samples, d), dtype)
     labels = np.empty((coded_samples, size - d), dtype)
     for start in range(0, coded_samples, CODED_BLOCK):
@@ -101,13 +100,7 @@ def encode_all(
     Returns:
         The sum of the coded datasets, with the summed noise variance.
     """
-    for name, variances in (("noise_variance", noise_variance), ("label_noise_variance", label_noise_variance)):
-        if len(variances) != len(devices):
-            raise InputError(
-                f"{name} has {len(variances)} value(s) for {len(devices)} device(s): give one for each device."
-            )
-        for variance in variances:
-            require_non_negative(name, float(variance))
+    require_one_each(len(devices), noise_variance=noise_variance, label_noise_variance=label_noise_variance)
     if clip_norm is not None:
         devices = [rows.clipped(clip_norm) for rows in devices]
     workers = workers or Workers(1)
@@ -140,6 +133,22 @@ def encode_all(
             np.add(total.features, one.features, out=total.features)
             np.add(total.labels, one.labels, out=total.labels)
         return CodedData(total.features, total.labels, float(np.sum(noise_variance)))
+
+
+def require_one_each(devices: int, **variances: FloatArray) -> None:
+    """Require a variance of zero or more for each device."""
+    for name, values in variances.items():
+        if len(values) != devices:
+            raise InputError(f"{name} has {len(values)} value(s) for {devices} device(s): give one for each device.")
+        for variance in values:
+            require_non_negative(name, float(variance))
+
+
+def coded_covariance(gram: Gram, noise_variance: float, label_noise_variance: float) -> FloatArray:
+    """Return ``S = [X Y]^T [X Y] + diag(sigma^2 I_d, sigma_Y^2 I_o)``, the covariance of a coded row given the data."""
+    noise = np.repeat([noise_variance, label_noise_variance], [gram.dimension, len(gram.matrix) - gram.dimension])
+    covariance: FloatArray = gram.matrix + np.diag(noise)
+    return covariance
 
 
 def cheaper_encoder(

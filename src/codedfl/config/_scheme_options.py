@@ -19,7 +19,7 @@ def option_defaults(scheme: str) -> dict[str, Any]:
 
     Example:
         >>> option_defaults("scfl")
-        {'batch': 'adaptive', 'device_weight': 0.5, 'weight_cap': 100.0}
+        {'batch': 'adaptive', 'device_weight': 0.5, 'weight_cap': 100.0, 'upload': 'rows'}
     """
     return {name: item.default for name, item in inspect.signature(SCHEMES[scheme]).parameters.items()}
 

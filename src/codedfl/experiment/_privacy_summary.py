@@ -13,7 +13,9 @@ from codedfl.training import RunResult, Setting
 
 
 def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
-    """Return the budgets of a scheme's coded upload, the largest over devices, with their meaning.
+    """Return the budgets of a scheme's upload, the largest over devices, with their meaning.
+
+    The factor of coded rows has the budgets of the rows, since ``R^T R`` is sufficient for their law.
 
     Args:
         result: the run.
@@ -28,17 +30,22 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
     if scheme.upload is None:
         none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
         return {**none, "mi_dp": "no coded upload"}
-    rows = max(len(coded) for coded in result.prepared.coded)
+    rows = max(coded.coded_samples for coded in result.prepared.coded)
     on, uploading = 1.0 if scheme.upload.noise else 0.0, setting.code.uploading
     noise, label_noise = on * setting.code.noise_variance[uploading], on * setting.code.label_noise_variance[uploading]
     bits = mi_dp_bits(rows, float(noise.min()))
     meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
+    epsilon = _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta)
+    # Second moments of several devices do not share their noise as rows do that are added up.
+    kept_apart = any(coded.factor for coded in result.prepared.coded)
     return {
         "mi_dp_bits": bits,
         "mi_dp": meaning,
         "epsilon_features": _epsilon(setting, rows, float(noise.min()), None, delta),
-        "epsilon": _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta),
-        "epsilon_in_sum": _epsilon(setting, rows, float(noise.sum()), float(label_noise.sum()), delta),
+        "epsilon": epsilon,
+        "epsilon_in_sum": epsilon
+        if kept_apart
+        else _epsilon(setting, rows, float(noise.sum()), float(label_noise.sum()), delta),
     }
 
 

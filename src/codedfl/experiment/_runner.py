@@ -251,6 +251,7 @@ class _Runner:
         """Plan a scheme's rounds. A scheme that cannot run is refused here, not after others have trained for hours."""
         trace = experiment.traces.get(scheme.name)
         plan = scheme.device.plan(experiment.setting, trace)
+        scheme.require_possible(experiment.setting, plan)
         rounds = rounds_of(experiment.config, scheme, plan)
         if trace is not None and plan.broadcasts and rounds > trace.rounds:
             raise InputError(

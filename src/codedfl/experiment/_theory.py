@@ -224,6 +224,8 @@ def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
         arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
     ):
         raise InputError(f"the theory is about SCFL, not about {scheme.title}: choose scfl.")
+    if getattr(scheme.upload, "kind", "rows") != "rows":
+        raise InputError(f"options.{scheme.name}.upload: the theory is about coded rows, so set it to 'rows'.")
     rarest = float(arrivals.probability.min())
     if rarest * aggregation.weight_cap < 1:
         raise InputError(

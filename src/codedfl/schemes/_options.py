@@ -14,6 +14,12 @@ WeightCap = Annotated[
     float,
     Field(description="largest weight 1 / p of an update; devices that arrive less often than 1 in so many count less"),
 ]
+UploadKind = Annotated[
+    Literal["rows", "factor"],
+    Field(
+        description="rows: the coded rows, added up; factor: their triangular factor, with devices kept apart at the server"
+    ),
+]
 Deadline = Annotated[
     Literal["fixed", "free"],
     Field(description="fixed: the deadline T of the setting; free: the shortest that the load allocation allows"),

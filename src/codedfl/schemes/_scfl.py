@@ -7,17 +7,25 @@ from typing import Annotated
 
 from pydantic import Field
 
-from codedfl.schemes._options import Batch, DeviceWeight, WeightCap
+from codedfl.schemes._options import Batch, DeviceWeight, UploadKind, WeightCap
 from codedfl.training import CodedSGD, CodedUpload, InverseProbability, LocalSGD, Scheme
 
 
-def scfl(batch: Batch = "adaptive", device_weight: DeviceWeight = 0.5, weight_cap: WeightCap = 100.0) -> Scheme:
+def scfl(
+    batch: Batch = "adaptive",
+    device_weight: DeviceWeight = 0.5,
+    weight_cap: WeightCap = 100.0,
+    upload: UploadKind = "rows",
+) -> Scheme:
     """Build SCFL.
 
     Before training, devices upload noisy coded data. In every round the devices take ``tau`` SGD steps on their
     samples, and the server takes ``tau`` on the coded data, with a make-up term that removes the bias of the noise.
     Updates that arrive are weighted by one over their arrival probability, so the global update is unbiased (for
     ``tau = 1``) although devices are missing. SCFL returns the step-weighted average of all iterates.
+
+    With the triangular factor of the coded rows (``upload``) the server takes full-batch steps, and keeps devices apart, which
+    makes its part more exact.
 
     References:
         Sun, Shao, Mao, Li, Zhang: Stochastic Coded Federated Learning: Theoretical Analysis and Incentive Mechanism
@@ -26,7 +34,7 @@ def scfl(batch: Batch = "adaptive", device_weight: DeviceWeight = 0.5, weight_ca
     return Scheme(
         name="scfl",
         title="SCFL" if batch == "adaptive" else f"SCFL (b={batch})",
-        upload=CodedUpload(noise=True),
+        upload=CodedUpload(noise=True, kind=upload),
         device=LocalSGD(batch=batch),
         server=CodedSGD(make_up=True),
         aggregation=InverseProbability(device_weight, weight_cap),

@@ -66,7 +66,7 @@ def limit_point(gram: Gram, coded: CodedData, device_weight: float = 0.5, coded_
         raise InputError(f"device_weight = {device_weight} must be between 0 and 1.")
     coded_gram = coded_gram or gram
     seen = compute_gram([Rows(coded.features, coded.labels)])
-    c, w = len(coded), device_weight
+    c, w = coded.coded_samples, device_weight
     hessian = seen.features / c - coded.noise_variance * np.eye(gram.dimension) - coded_gram.features
     hessian = gram.features + (1 - w) * hessian
     target = gram.cross + (1 - w) * (seen.cross / c - coded_gram.cross)
@@ -81,7 +81,8 @@ def coded_limit_point(gram: Gram, coded: CodedData) -> LimitPoint:
         coded: the coded data at the server.
     """
     seen = compute_gram([Rows(coded.features, coded.labels)])
-    return _limit(gram, seen.features / len(coded), seen.cross / len(coded))
+    c = coded.coded_samples
+    return _limit(gram, seen.features / c, seen.cross / c)
 
 
 def arrival_limit_point(gram: Gram, parts: Sequence[Rows], arrival_probability: FloatArray) -> LimitPoint:

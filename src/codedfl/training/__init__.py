@@ -25,7 +25,7 @@ from codedfl.training._tuning import (
     choose_step_sizes,
     validation_setting,
 )
-from codedfl.training._uploads import CodedUpload, UploadCost
+from codedfl.training._uploads import CodedUpload, Upload, UploadCost, without_code
 
 __all__ = [
     "Aggregation",
@@ -71,6 +71,7 @@ __all__ = [
     "StopTraining",
     "Sum",
     "Trial",
+    "Upload",
     "UploadCost",
     "accumulate_gradients",
     "advance",
@@ -85,4 +86,5 @@ __all__ = [
     "train_together",
     "unstable_steps",
     "validation_setting",
+    "without_code",
 ]

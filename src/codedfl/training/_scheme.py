@@ -13,9 +13,9 @@ from codedfl.errors import InputError
 from codedfl.fleet import Arrivals
 from codedfl.training._aggregation import Aggregation, Round
 from codedfl.training._devices import DevicePlan, DeviceWork
-from codedfl.training._server import ServerPlan, ServerWork
-from codedfl.training._setting import Code, Setting
-from codedfl.training._uploads import CodedUpload, UploadCost
+from codedfl.training._server import ServerPlan, ServerWork, full_steps_of
+from codedfl.training._setting import Setting
+from codedfl.training._uploads import Upload, UploadCost, without_code
 from codedfl.typing import FloatArray
 
 
@@ -71,7 +71,7 @@ class Scheme:
     Args:
         name: its name on the command line.
         title: its name in a figure.
-        upload: the coded upload before training; None for none.
+        upload: the upload before training; None for none.
         device: the work of a device in a round.
         server: the work of the server in a round; None for none.
         aggregation: the rule that combines both.
@@ -97,7 +97,7 @@ class Scheme:
 
     name: str
     title: str
-    upload: CodedUpload | None
+    upload: Upload | None
     device: DeviceWork
     server: ServerWork | None
     aggregation: Aggregation
@@ -140,6 +140,17 @@ class Scheme:
         model: FloatArray = state.average if self.final == "average" else state.model
         return model
 
+    def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
+        """Refuse a setting in which the scheme cannot run, before any data is encoded.
+
+        Raises:
+            InputError: naming the field, its value and the fix.
+        """
+        if self.upload is not None:
+            self.upload.require_possible(setting, plan)
+        if self.server is not None and getattr(self.upload, "kind", None) == "factor":
+            full_steps_of(setting)
+
     def prepare(
         self, setting: Setting, *, arrivals: Arrivals | None = None, plan: DevicePlan | None = None
     ) -> PreparedScheme:
@@ -157,6 +168,7 @@ class Scheme:
                 " they must agree."
             )
         plan = plan or self.device.plan(setting, arrivals)
+        self.require_possible(setting, plan)
         coded, cost = self.upload.prepare(setting, plan) if self.upload else ((), None)
         return self.prepared(setting, plan, coded, cost)
 
@@ -173,16 +185,8 @@ class Scheme:
         Runs are the same if their schemes and these settings have the same identity: FedAvg at two noise levels, for
         example.
         """
-        code = setting.code
-        unused: dict[str, Any] = {}
-        if self.upload is None:
-            unused = {"code": Code(1, 0 * code.noise_variance, 0 * code.noise_variance, participants=code.participants)}
-        elif not self.upload.noise:
-            blank = 0 * code.noise_variance
-            unused = {"code": replace(code, noise_variance=blank, label_noise_variance=blank)}
-        if self.server is None:
-            unused["server_batch"] = None
-        return replace(setting, **unused)
+        code = without_code(setting.code) if self.upload is None else self.upload.depends_on(setting.code)
+        return replace(setting, code=code, server_batch=None if self.server is None else setting.server_batch)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,14 @@ from typing import Protocol
 import numpy as np
 
 from codedfl.coding import CodedData
+from codedfl.errors import InputError
 from codedfl.identity import NOT_IDENTITY
 from codedfl.streams import Streams
 from codedfl.training._allocated import mini_batch_of
 from codedfl.training._sampling import sample_batches
 from codedfl.training._setting import Setting
 from codedfl.training._steps import Start, Steps
+from codedfl.typing import FloatArray
 
 
 class ServerPlan(Protocol):
@@ -29,7 +31,7 @@ class ServerPlan(Protocol):
         """``sigma^2`` of the make-up term, 0 for none."""
 
     def samples_processed(self, round: int) -> float:
-        """Return the (expected) number of coded samples processed in one round, over all its steps."""
+        """Return the (expected) number of coded samples processed in one round, over all its steps; `Ledger` charges for them."""
 
     def steps(self, round: int, starts: Sequence[Start]) -> Steps:
         """Return the gradient steps of one round."""
@@ -57,8 +59,17 @@ class CodedSGD:
     make_up: bool = True
 
     def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
-        """Plan SGD with the batch ``b_s``: as large as the deadline allows, unless the setting fixes it."""
+        """Plan SGD with the batch ``b_s``: as large as the deadline allows, unless the setting fixes it.
+
+        A factor has no rows to sample, so the server takes full-batch steps: ``s`` of the ``tau``, as many as it has time for at
+        ``d^2 o`` MACs each. Each gradient is multiplied by ``tau / s``, so that their sum still estimates that of ``tau``.
+
+        Raises:
+            InputError: if the deadline leaves no time for a single full-batch step.
+        """
         (data,) = coded
+        if data.factor:
+            return self._on_factor(setting, data)
         return _CodedSGDPlan(
             data,
             setting.server_batch_of(len(data)),
@@ -66,6 +77,28 @@ class CodedSGD:
             setting.local_steps,
             data.noise_variance if self.make_up else 0.0,
         )
+
+    def _on_factor(self, setting: Setting, data: CodedData) -> ServerPlan:
+        steps = full_steps_of(setting)
+        multiple = setting.local_steps / steps
+        return _FactorPlan(data, steps, multiple, multiple * data.noise_variance if self.make_up else 0.0)
+
+
+def full_steps_of(setting: Setting) -> int:
+    """Return how many full-batch steps on a factor, of ``d^2 o`` MACs, the server takes in a round: at most ``tau``.
+
+    Raises:
+        InputError: if it has no time for one.
+    """
+    d, o = setting.federation.dimension, setting.federation.outputs
+    seconds = d * d * o / setting.server_mac_rate
+    steps = min(setting.local_steps, int(setting.deadline_s / seconds + 1e-9))
+    if steps < 1:
+        raise InputError(
+            f"training.deadline_s = {setting.deadline_s:g} is too short for the server: a full-batch step on the factor takes"
+            f" {seconds:.4g} s, so raise it to at least that, or upload rows."
+        )
+    return steps
 
 
 @dataclass(frozen=True)
@@ -89,6 +122,31 @@ class _CodedSGDPlan:
         rows = self.coded.features
         no_labels = np.zeros((len(rows), starts[0].model.shape[1]), rows.dtype)
         return Steps(rows, no_labels, [None] * self.local_steps, 1.0 / len(rows), starts)
+
+
+@dataclass(frozen=True)
+class _FactorPlan:
+    """Full-batch steps on a factor, each gradient multiplied by ``multiple``."""
+
+    coded: CodedData
+    local_steps: int
+    multiple: float
+    make_up: float = field(metadata=NOT_IDENTITY)
+
+    def samples_processed(self, round: int) -> float:  # noqa: ARG002 (every round is the same)
+        """Return what ``d^2 o`` MACs per step amount to, at ``2 d o`` per sample."""
+        return self.local_steps * float(self.coded.features.shape[1]) / 2
+
+    def steps(self, round: int, starts: Sequence[Start]) -> Steps:  # noqa: ARG002 (every round is the same)
+        return self._on(self.coded.labels, starts)
+
+    def mean_steps(self, starts: Sequence[Start]) -> Steps:
+        rows = self.coded.features
+        return self._on(np.zeros((len(rows), starts[0].model.shape[1]), rows.dtype), starts)
+
+    def _on(self, labels: FloatArray, starts: Sequence[Start]) -> Steps:
+        scale = self.multiple / self.coded.coded_samples
+        return Steps(self.coded.features, labels, [None] * self.local_steps, scale, starts)
 
 
 @dataclass(frozen=True)
@@ -117,7 +175,7 @@ class _ParityPlan:
 
     def steps(self, round: int, starts: Sequence[Start]) -> Steps:
         parity = self._of(round)
-        return Steps(parity.features, parity.labels, [None], len(self.coded) / len(parity), starts)
+        return Steps(parity.features, parity.labels, [None], len(self.coded) / parity.coded_samples, starts)
 
     def mean_steps(self, starts: Sequence[Start]) -> None:
         """Return None: the mean differs between mini-batches."""

@@ -1,15 +1,16 @@
-"""The coded upload before training, and its cost."""
+"""The upload before training, and its cost: coded rows, or their triangular factor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 import numpy as np
 
-from codedfl.coding import CodedData, encode_all
+from codedfl.coding import CodedData, Rows, encode_all, encode_factors, require_rows_for_factor
 from codedfl.fleet import BITS_PER_NUMBER
 from codedfl.training._devices import DevicePlan
-from codedfl.training._setting import Setting
+from codedfl.training._setting import Code, Setting
 from codedfl.typing import FloatArray
 
 
@@ -18,11 +19,11 @@ class UploadCost:
     """The cost of the one-shot upload for each device and the server, with devices in parallel.
 
     Args:
-        bits: coded features and labels sent by each device, (N,).
-        encoding_macs: arithmetic of the direct encoder on each device, (N,).
+        bits: what each device sends, such as coded features and labels, (N,).
+        encoding_macs: arithmetic on each device to make it, (N,).
         encoding_s: time for ``encoding_macs``, (N,).
         upload_s: time to send ``bits`` at the device's own mean uplink rate, (N,).
-        server_macs: additions at the server to sum the coded datasets.
+        server_macs: arithmetic at the server before the first round, such as additions to sum the coded datasets.
         server_s: time for ``server_macs``.
     """
 
@@ -47,43 +48,123 @@ class UploadCost:
             coded_rows: rows that each device sends, if it sends any.
             samples_coded_with: for each device, the sum over its samples of the rows they are projected to, (N,).
         """
-        federation, fleet = setting.federation, setting.fleet
-        width = federation.dimension + federation.outputs
-        uploading = setting.code.uploading
-        bits = uploading * float(BITS_PER_NUMBER * coded_rows * width)
-        encoding_macs = samples_coded_with * width
-        server_macs = float(np.count_nonzero(uploading) * coded_rows * width)
+        width = setting.federation.dimension + setting.federation.outputs
+        numbers = setting.code.uploading * float(coded_rows * width)
+        return cls.charged(setting, numbers, samples_coded_with * width, float(numbers.sum()))
+
+    @classmethod
+    def of_factors(cls, setting: Setting, samples: FloatArray, factors: int = 1) -> UploadCost:
+        """Charge an upload of triangular factors, with ``n = d + o`` columns.
+
+        A device multiplies out ``Z^T Z`` (``l n^2 / 2``), factorises it (``n^3 / 3``) and multiplies two triangles (``n^3 / 3``).
+        The server multiplies out the second moment of every device (``n^3 / 3``) and factorises the sum (``n^3 / 3``).
+
+        Args:
+            setting: the fleet and the channel.
+            samples: for each device, the samples that it encodes, over all factors, (N,).
+            factors: factors that each device sends, if it sends any.
+        """
+        width = float(setting.federation.dimension + setting.federation.outputs)
+        uploading, cube = setting.code.uploading * float(factors), width**3 / 3
+        return cls.charged(
+            setting,
+            uploading * (width * (width + 1) / 2),
+            samples * width**2 / 2 + uploading * 2 * cube,
+            float(uploading.sum() + factors) * cube,
+        )
+
+    @classmethod
+    def charged(
+        cls, setting: Setting, numbers: FloatArray, encoding_macs: FloatArray, server_macs: float
+    ) -> UploadCost:
+        """Charge numbers sent and arithmetic done, at the rates of the setting.
+
+        Args:
+            setting: the fleet and the channel.
+            numbers: sent by each device, (N,).
+            encoding_macs: arithmetic on each device, (N,).
+            server_macs: arithmetic at the server.
+        """
+        bits = BITS_PER_NUMBER * numbers
         return cls(
             bits=bits,
             encoding_macs=encoding_macs,
-            encoding_s=encoding_macs / fleet.mac_rate,
-            upload_s=bits / setting.channel.mean_uplink_rate_bps(fleet.transmit_power_dbm),
+            encoding_s=encoding_macs / setting.fleet.mac_rate,
+            upload_s=bits / setting.channel.mean_uplink_rate_bps(setting.fleet.transmit_power_dbm),
             server_macs=server_macs,
             server_s=server_macs / setting.server_mac_rate,
         )
+
+    def with_server_macs(self, setting: Setting, macs: float) -> UploadCost:
+        """Return the cost with more arithmetic at the server before the first round."""
+        total = self.server_macs + macs
+        return replace(self, server_macs=total, server_s=total / setting.server_mac_rate)
+
+
+class Upload(Protocol):
+    """What devices send before training: its law, its cost and what its privacy depends on."""
+
+    @property
+    def noise(self) -> bool:
+        """Whether noise protects it."""
+
+    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
+        """Return what the server holds afterwards, for every coded batch of the plan, and the cost."""
+
+    def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
+        """Refuse a setting in which it cannot be made, before any work."""
+
+    def depends_on(self, code: Code) -> Code:
+        """Return the code with everything blanked out that this upload does not use."""
+
+
+def without_code(code: Code) -> Code:
+    """Return a code with everything blanked out but who takes part, for schemes that upload nothing coded."""
+    blank = 0 * code.noise_variance
+    return Code(1, blank, blank, participants=code.participants)
 
 
 @dataclass(frozen=True)
 class CodedUpload:
     """Coded data: a projection of the samples that devices may fail to cover, plus noise.
 
+    ``rows`` sends the ``c`` coded rows, and the server adds up the rows of all devices. ``factor`` sends their triangular
+    factor, drawn from its own law, and the server adds up second moments: it keeps devices apart, so the sum is as exact as
+    that of ``N c`` rows. A factor reveals as much as its rows, takes ``(d + o)(d + o + 1) / 2`` numbers whatever ``c``, and
+    allows full-batch steps only.
+
     Args:
         noise: whether the setting's noise is added. The original CFL-FB and CodedFedL add none.
+        kind: ``rows`` or ``factor``.
     """
 
     noise: bool = True
+    kind: Literal["rows", "factor"] = "rows"
+
+    def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
+        """Refuse a factor of fewer coded rows than columns."""
+        if self.kind == "factor":
+            columns = setting.federation.dimension + setting.federation.outputs
+            require_rows_for_factor(min(plan.coded_rows(setting.code.coded_samples)), columns)
+
+    def depends_on(self, code: Code) -> Code:
+        """Return the code, without noise if none is added."""
+        blank = 0 * code.noise_variance
+        return code if self.noise else replace(code, noise_variance=blank, label_noise_variance=blank)
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
         """Encode on all devices and sum at the server, for every coded batch of the plan."""
         code, devices = setting.code, range(setting.federation.devices)
-        on = code.uploading * (1.0 if self.noise else 0.0)
+        if self.kind == "factor":
+            return self._factors(setting, plan)
+        on = self._on(code)
         as_they_are = plan.coded_for_all and code.clip_norm is None and code.uploading.all()
         known_gram = setting.known_gram if as_they_are and code.encoder != "direct" else None
         coded = []
         samples_coded_with = np.zeros(len(devices))
         batches = plan.coded_rows(code.coded_samples)
         for batch, rows in enumerate(batches):
-            uncovered = [plan.uncovered(i, batch) if code.uploading[i] else setting.no_rows for i in devices]
+            uncovered = _uncovered(setting, plan, batch)
             samples_coded_with += rows * np.array([len(part) for part in uncovered])
             coded.append(
                 encode_all(
@@ -100,3 +181,35 @@ class CodedUpload:
                 )
             )
         return tuple(coded), UploadCost.of(setting, sum(batches), samples_coded_with)
+
+    def _factors(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
+        code = setting.code
+        on, batches = self._on(code), plan.coded_rows(code.coded_samples)
+        coded = []
+        samples = np.zeros(setting.federation.devices)
+        for batch, rows in enumerate(batches):
+            uncovered = _uncovered(setting, plan, batch)
+            samples += [len(part) for part in uncovered]
+            coded.append(
+                encode_factors(
+                    uncovered,
+                    rows,
+                    noise_variance=on * code.noise_variance,
+                    label_noise_variance=on * code.label_noise_variance,
+                    streams=code.streams(setting.streams),
+                    batch=batch,
+                    clip_norm=code.clip_norm,
+                    workers=setting.workers,
+                )
+            )
+        return tuple(coded), UploadCost.of_factors(setting, samples, len(batches))
+
+    def _on(self, code: Code) -> FloatArray:
+        """Return 1 for each device that adds noise, else 0."""
+        return code.uploading * (1.0 if self.noise else 0.0)
+
+
+def _uncovered(setting: Setting, plan: DevicePlan, batch: int) -> list[Rows]:
+    """Return the samples that each device encodes, none if it takes no part."""
+    uploading = setting.code.uploading
+    return [plan.uncovered(i, batch) if uploading[i] else setting.no_rows for i in range(len(uploading))]

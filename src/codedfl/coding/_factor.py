@@ -1,0 +1,180 @@
+"""The triangular factor of coded rows: the same information in fewer numbers, drawn without the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg.blas import dtrmm
+
+from codedfl._validation import require_non_negative
+from codedfl.coding._encoder import CodedData, FactorOf
+from codedfl.coding._gram import Gram, Rows, compute_gram
+from codedfl.coding._sampler import coded_covariance, covariance_factor, require_one_each
+from codedfl.errors import InputError
+from codedfl.parallel import Workers, one_blas_thread
+from codedfl.streams import Streams
+from codedfl.typing import FloatArray
+
+
+@one_blas_thread()
+def sample_factor(
+    gram: Gram,
+    coded_samples: int,
+    *,
+    noise_variance: float,
+    label_noise_variance: float = 0.0,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draw the triangular factor of all coded rows of a device, without drawing the rows.
+
+    Given the data, the ``c`` rows of ``[X~ Y~]`` are independent ``N(0, S)`` with
+    ``S = [X Y]^T [X Y] + diag(sigma^2 I_d, sigma_Y^2 I_o)``, so ``R^T R = [X~ Y~]^T [X~ Y~]`` is Wishart(S, c). By Bartlett's
+    decomposition ``R = A F`` with ``F^T F = S`` and an upper triangle ``A`` of independent entries: ``A_jj^2`` is chi-square with
+    ``c - j`` degrees of freedom (``j`` from 0), and entries above the diagonal are N(0, 1).
+
+    ``R^T R`` is sufficient for ``S``, so the factor reveals exactly as much about the data as the rows do.
+
+    On a real device ``rng`` must be seeded from the operating system and then discarded.
+
+    Args:
+        gram: Gram matrix of the (weighted) data of the device.
+        coded_samples: ``c``, at least ``d + o``.
+        noise_variance: ``sigma_i^2``.
+        label_noise_variance: variance of noise on the coded labels.
+        rng: the source of ``A``.
+
+    Returns:
+        ``R``, (d + o, d + o), upper triangular with a diagonal of zero or more, in float64.
+
+    Raises:
+        InputError: if there are fewer coded rows than columns.
+
+    Example:
+        >>> gram = compute_gram([Rows(np.eye(4, 3), np.ones((4, 1)))])
+        >>> R = sample_factor(gram, 50, noise_variance=0.25, rng=np.random.default_rng(0))
+        >>> R.shape, bool((R == np.triu(R)).all())
+        ((4, 4), True)
+    """
+    require_non_negative("noise_variance", noise_variance)
+    require_non_negative("label_noise_variance", label_noise_variance)
+    size = len(gram.matrix)
+    require_rows_for_factor(coded_samples, size)
+    bartlett = np.triu(rng.standard_normal((size, size)), 1)
+    np.fill_diagonal(bartlett, np.sqrt(rng.chisquare(coded_samples - np.arange(size))))
+    factor = covariance_factor(coded_covariance(gram, noise_variance, label_noise_variance))
+    product: FloatArray = dtrmm(1.0, bartlett, factor)
+    return np.ascontiguousarray(product) if _is_upper(factor) else _upper(product)
+
+
+def require_rows_for_factor(coded_samples: int, columns: int) -> None:
+    """Refuse fewer coded rows than columns ``d + o``: their factor would not be a triangle, and the rows are smaller."""
+    if coded_samples < columns:
+        raise InputError(
+            f"coding.coded_samples = {coded_samples} is below the d + o = {columns} columns that a factor needs: raise it, lower"
+            " features.dimension, or upload rows."
+        )
+
+
+@one_blas_thread()
+def triangular_factor(rows: FloatArray) -> FloatArray:
+    """Return the upper triangle ``R`` with ``R^T R = Z^T Z`` and a diagonal of zero or more, of at least as many rows as columns.
+
+    Example:
+        >>> triangular_factor(np.array([[3.0, 0.0], [4.0, 5.0]])).round(12).tolist()
+        [[5.0, 4.0], [0.0, 3.0]]
+    """
+    return _upper(rows)
+
+
+def encode_factors(
+    devices: Sequence[Rows],
+    coded_samples: int,
+    *,
+    noise_variance: FloatArray,
+    label_noise_variance: FloatArray,
+    streams: Streams,
+    batch: int = 0,
+    clip_norm: float | None = None,
+    workers: Workers | None = None,
+) -> CodedData:
+    """Draw the factor of every device, and add up the second moments at the server.
+
+    The server keeps devices apart: ``sum_i R_i^T R_i`` has ``N c`` rows in effect, where a sum of coded rows has ``c``.
+
+    Args:
+        devices: the samples (and weights) of each device; one with neither samples nor noise adds nothing.
+        coded_samples: ``c`` of each device.
+        noise_variance: ``sigma_i^2`` of each device, (N,).
+        label_noise_variance: the same for the coded labels, (N,).
+        streams: the source of randomness: purpose ``coding-factor``, by device and batch.
+        batch: index of the coded batch, for schemes with several.
+        clip_norm: ``B``, the norm to which every sample is clipped first; None for no clipping.
+        workers: threads to spread devices over.
+
+    Returns:
+        The triangular factor of the sum of all second moments, with the summed noise variance.
+    """
+    require_one_each(len(devices), noise_variance=noise_variance, label_noise_variance=label_noise_variance)
+    dtype, dimension = devices[0].features.dtype, devices[0].features.shape[1]
+
+    def draw(i: int) -> FloatArray:
+        rows = devices[i] if clip_norm is None else devices[i].clipped(clip_norm)
+        factor = sample_factor(
+            compute_gram([rows]),
+            coded_samples,
+            noise_variance=float(noise_variance[i]),
+            label_noise_variance=float(label_noise_variance[i]),
+            rng=streams.at("coding-factor", device=i, round=batch),
+        )
+        return factor.astype(dtype)  # as it is sent
+
+    sending = [i for i, rows in enumerate(devices) if len(rows) or noise_variance[i] > 0 or label_noise_variance[i] > 0]
+    received = (workers or Workers(1)).map(draw, sending)
+    return add_factors(received, coded_samples, dimension, float(np.sum(noise_variance)), dtype)
+
+
+@one_blas_thread()
+def add_factors(
+    factors: Iterable[FloatArray],
+    coded_samples: int,
+    dimension: int,
+    noise_variance: float,
+    dtype: np.dtype[np.floating],
+) -> CodedData:
+    """Add up ``R_i^T R_i`` and return the triangular factor of the sum.
+
+    Args:
+        factors: ``R_i`` of each device, (d + o, d + o).
+        coded_samples: ``c`` of each device.
+        dimension: ``d``.
+        noise_variance: ``sum_i sigma_i^2``.
+        dtype: precision of the result.
+    """
+    total: FloatArray | None = None
+    traces = []
+    for factor in factors:
+        wide = factor.astype(np.float64)
+        traces.append(float(np.sum(wide[:, :dimension] ** 2)))
+        product = wide.T @ wide
+        total = product if total is None else np.add(total, product, out=total)
+    if total is None:
+        raise InputError("no device has samples to encode: give at least one device data.")
+    root = covariance_factor(total)
+    root = root if _is_upper(root) else _upper(root)
+    squares = sum(trace**2 for trace in traces)
+    effective = coded_samples * sum(traces) ** 2 / squares if squares > 0 else float(coded_samples)
+    features, labels = (np.ascontiguousarray(part, dtype) for part in (root[:, :dimension], root[:, dimension:]))
+    return CodedData(features, labels, noise_variance, FactorOf(coded_samples, effective))
+
+
+def _upper(matrix: FloatArray) -> FloatArray:
+    """Return the triangular factor of a matrix by QR, with a diagonal of zero or more."""
+    (upper,) = scipy.linalg.qr(matrix, mode="r", check_finite=False)
+    triangle: FloatArray = upper[: matrix.shape[1]] * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
+    return np.triu(triangle)
+
+
+def _is_upper(matrix: FloatArray) -> bool:
+    return bool(np.count_nonzero(np.tril(matrix, -1)) == 0)
