@@ -29,6 +29,11 @@ def test_options_reach_the_scheme() -> None:
         ("codedfedl", {"mini_batches": 0}, "mini_batches = 0 must be 1 or more"),
         ("codedfedl", {"deadline": "soon"}, "options.codedfedl.deadline"),
         ("dp-cfl", {"noise": True}, "options.dp-cfl.noise"),
+        ("scfl", {"upload": "pigeon"}, "options.scfl.upload"),
+        ("scfl", {"weight_cap": 0.5}, "weight_cap = 0.5 must be a finite number, 1 or more"),
+        ("momentum", {"momentum": 1.0}, "momentum = 1.0 must be 0 or more and below 1"),
+        ("fed3r", {"ridge": -1.0}, "ridge = -1.0 must be"),
+        ("one-shot", {"ridge_share": -0.1}, "ridge_share = -0.1 must be"),
     ],
 )
 def test_a_wrong_name_option_or_value_is_refused_in_one_sentence(

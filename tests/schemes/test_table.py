@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codedfl.schemes import SCHEMES, codedfedl, make_scheme, markdown_table, scfl
+from codedfl.schemes import SCHEMES, codedfedl, make_scheme, markdown_table, momentum, one_shot, scfl
 from codedfl.schemes._table import COLUMNS, describe
 from codedfl.training import LocalSGD
 
@@ -16,17 +16,25 @@ def test_the_readme_shows_the_table_as_it_stands_in_the_code() -> None:
 def test_rows_follow_the_choices() -> None:
     rows = {name: dict(zip(COLUMNS, describe(make_scheme(name)), strict=True)) for name in SCHEMES}
     # Table I of the paper: noise protects the coded data of DP-CFL and SCFL alone ...
-    noisy = {name for name, row in rows.items() if row["coded upload"] == "projection + noise"}
+    noisy = {name for name, row in rows.items() if row["upload"] == "projection + noise"}
     assert noisy == {"dp-cfl", "scfl", "scfl-fixed"}
     # ... and CFL-FB and CodedFedL aggregate after every step.
-    assert {name for name, row in rows.items() if row["steps a round"] == "1"} == {"cfl-fb", "codedfedl"}
-    assert {name for name, row in rows.items() if row["returns"] == "step-weighted average"} == {"scfl", "scfl-fixed"}
+    assert {name for name, row in rows.items() if row["steps a round"] == "1"} == {"cfl-fb", "codedfedl", "momentum"}
+    averaging = {name for name, row in rows.items() if row["returns"] == "step-weighted average"}
+    assert averaging == {"scfl", "scfl-fixed", "momentum"}
+    # The others train in rounds; these solve once.
+    assert {name for name, row in rows.items() if row["returns"] == "solution"} == {"fed3r", "one-shot"}
+    assert rows["fed3r"]["upload"] == "exact second moments"
+    assert rows["one-shot"]["upload"] == "factor of projection + noise"
     assert rows["dp-cfl"]["devices, each round"] == "nothing"
 
 
 def test_a_changed_choice_changes_the_row() -> None:
     assert describe(codedfedl(noise=True))[1] == "projection + noise"
     assert describe(scfl(batch=8))[2] == "mini-batch SGD, batch 8"
+    assert describe(scfl(upload="factor"))[1] == "factor of projection + noise"
+    assert describe(one_shot(upload="rows"))[1] == "projection + noise"
+    assert describe(momentum(momentum=0.5))[3] == "momentum 0.5"
 
 
 def test_a_new_kind_of_device_work_is_named_by_its_class() -> None:

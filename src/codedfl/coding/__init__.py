@@ -2,7 +2,7 @@
 
 `encode` runs on a device. `sample_coded` draws from the same law, given the data, through a factor of the Gram matrix.
 `encode_all` builds the global coded dataset with either. `sample_factor` draws the triangular factor of the coded rows instead,
-and `encode_factors` adds up the second moments of all devices.
+and `encode_factors` adds up the second moments of all devices. `coded_solution` is least squares from coded data in one step.
 """
 
 from codedfl.coding._encoder import CodedData, FactorOf, encode
@@ -15,6 +15,7 @@ from codedfl.coding._factor import (
 )
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
+from codedfl.coding._solution import coded_solution, hidden_error, second_moment_error
 
 __all__ = [
     "CodedData",
@@ -23,12 +24,15 @@ __all__ = [
     "Gram",
     "Rows",
     "add_factors",
+    "coded_solution",
     "compute_gram",
     "encode",
     "encode_all",
     "encode_factors",
+    "hidden_error",
     "require_rows_for_factor",
     "sample_coded",
     "sample_factor",
+    "second_moment_error",
     "triangular_factor",
 ]

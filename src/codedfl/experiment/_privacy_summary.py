@@ -30,6 +30,9 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
     if scheme.upload is None:
         none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
         return {**none, "mi_dp": "no coded upload"}
+    if not result.prepared.coded:
+        unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
+        return {**unbounded, "mi_dp": "unbounded: exact statistics"}
     rows = max(coded.coded_samples for coded in result.prepared.coded)
     on, uploading = 1.0 if scheme.upload.noise else 0.0, setting.code.uploading
     noise, label_noise = on * setting.code.noise_variance[uploading], on * setting.code.label_noise_variance[uploading]

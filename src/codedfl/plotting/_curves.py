@@ -23,8 +23,11 @@ COLOURS = {
     "dp-cfl": "#CC79A7",
     "scfl-fixed": "#56B4E9",
     "scfl": "#0072B2",
+    "momentum": "#D55E00",
+    "fed3r": "#117733",
+    "one-shot": "#882255",
 }
-"""Colours that stay apart for colour-blind readers (Okabe and Ito), with the strongest one for the paper's scheme."""
+"""Colours that stay apart for colour-blind readers (Okabe and Ito, then Tol), with the strongest one for the paper's scheme."""
 
 AXIS_TITLES = {
     "training": "simulated training time (s)",

@@ -1,4 +1,4 @@
-"""Schemes, one small file each: the rows of Table I of the paper (Sec. III, VI).
+"""Schemes, one small file each: the rows of Table I of the paper (Sec. III, VI), and what one would use instead.
 
 Example:
     >>> from codedfl.schemes import make_scheme
@@ -10,21 +10,28 @@ Example:
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
 from codedfl.schemes._dp_cfl import dp_cfl
+from codedfl.schemes._fed3r import fed3r
 from codedfl.schemes._fedavg import fedavg
-from codedfl.schemes._registry import SCHEMES, make_scheme
+from codedfl.schemes._momentum import momentum
+from codedfl.schemes._one_shot import one_shot
+from codedfl.schemes._registry import PAPER_SCHEMES, SCHEMES, make_scheme
 from codedfl.schemes._scfl import scfl, scfl_fixed
 from codedfl.schemes._table import COLUMNS, describe, markdown_table
 
 __all__ = [
     "COLUMNS",
+    "PAPER_SCHEMES",
     "SCHEMES",
     "cfl_fb",
     "codedfedl",
     "describe",
     "dp_cfl",
+    "fed3r",
     "fedavg",
     "make_scheme",
     "markdown_table",
+    "momentum",
+    "one_shot",
     "scfl",
     "scfl_fixed",
 ]

@@ -12,7 +12,10 @@ from codedfl.errors import InputError
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
 from codedfl.schemes._dp_cfl import dp_cfl
+from codedfl.schemes._fed3r import fed3r
 from codedfl.schemes._fedavg import fedavg
+from codedfl.schemes._momentum import momentum
+from codedfl.schemes._one_shot import one_shot
 from codedfl.schemes._scfl import scfl, scfl_fixed
 from codedfl.training import Scheme
 
@@ -23,7 +26,13 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "dp-cfl": dp_cfl,
     "scfl-fixed": scfl_fixed,
     "scfl": scfl,
+    "momentum": momentum,
+    "fed3r": fed3r,
+    "one-shot": one_shot,
 }
+
+PAPER_SCHEMES = ("fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl-fixed", "scfl")
+"""The schemes that the paper compares, and that a comparison runs by default."""
 
 
 def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Scheme:
@@ -41,8 +50,8 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         'SCFL (b=16)'
         >>> make_scheme("sclf")
         Traceback (most recent call last):
-        codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl. \
-Did you mean 'scfl'?
+        codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl, \
+momentum, fed3r, one-shot. Did you mean 'scfl'?
     """
     if name not in SCHEMES:
         raise InputError(

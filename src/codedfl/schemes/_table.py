@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from codedfl.schemes._momentum import Momentum
 from codedfl.schemes._registry import SCHEMES, make_scheme
-from codedfl.training import AllocatedGradient, CodedSGD, Idle, InverseProbability, LocalSGD, Scheme
+from codedfl.training import (
+    AllocatedGradient,
+    CodedSGD,
+    CodedUpload,
+    ExactStatistics,
+    Idle,
+    InverseProbability,
+    LocalSGD,
+    Scheme,
+)
 
 COLUMNS = (
     "scheme",
-    "coded upload",
+    "upload",
     "devices, each round",
     "server, each round",
     "steps a round",
@@ -20,12 +30,12 @@ def describe(scheme: Scheme) -> tuple[str, ...]:
     """Return the row of a scheme, derived from its components."""
     return (
         f"`{scheme.name}`",
-        "none" if scheme.upload is None else "projection + noise" if scheme.upload.noise else "weighted projection",
+        _upload(scheme),
         _devices(scheme),
         _server(scheme),
-        "1" if isinstance(scheme.device, AllocatedGradient) else "tau",
-        "weights 1/p" if isinstance(scheme.aggregation, InverseProbability) else "sum",
-        "step-weighted average" if scheme.final == "average" else "last iterate",
+        _steps(scheme),
+        "-" if scheme.one_shot else "weights 1/p" if isinstance(scheme.aggregation, InverseProbability) else "sum",
+        "solution" if scheme.one_shot else "step-weighted average" if scheme.final == "average" else "last iterate",
     )
 
 
@@ -40,10 +50,37 @@ def markdown_table() -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def _upload(scheme: Scheme) -> str:
+    match scheme.upload:
+        case None:
+            return "none"
+        case ExactStatistics():
+            return "exact second moments"
+        case CodedUpload(noise=noise, kind=kind):
+            what = "projection + noise" if noise else "weighted projection"
+            return what if kind == "rows" else f"factor of {what}"
+        case other:
+            return type(other).__name__
+
+
+def _steps(scheme: Scheme) -> str:
+    if scheme.one_shot:
+        return "none"
+    match scheme.device:
+        case AllocatedGradient():
+            return "1"
+        case LocalSGD(steps=int() as steps):
+            return str(steps)
+        case _:
+            return "tau"
+
+
 def _devices(scheme: Scheme) -> str:
     match scheme.device:
         case Idle():
             return "nothing"
+        case LocalSGD(batch="adaptive", steps=1):
+            return "mini-batch gradient, adaptive batch"
         case LocalSGD(batch="adaptive"):
             return "mini-batch SGD, adaptive batch"
         case LocalSGD(batch=batch):
@@ -57,7 +94,11 @@ def _devices(scheme: Scheme) -> str:
 
 
 def _server(scheme: Scheme) -> str:
+    if scheme.one_shot:
+        return "nothing (solves once before)"
     match scheme.server:
+        case None if isinstance(scheme, Momentum) and scheme.momentum:
+            return f"momentum {scheme.momentum:g}"
         case None:
             return "nothing"
         case CodedSGD(make_up=True):

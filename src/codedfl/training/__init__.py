@@ -11,6 +11,7 @@ from codedfl.training._learning_rate import LearningRate
 from codedfl.training._ledger import Ledger
 from codedfl.training._lockstep import advance
 from codedfl.training._loop import StopTogether, rounds_within, train, train_together
+from codedfl.training._one_shot import OneShot
 from codedfl.training._recording import Recorder, curves_to_csv
 from codedfl.training._result import Evaluation, RunProgress, RunResult, Status, StepSizeChoice, Trial
 from codedfl.training._run import Run
@@ -19,6 +20,7 @@ from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState, State
 from codedfl.training._server import CodedSGD, ParityGradient, ServerPlan, ServerWork
 from codedfl.training._setting import Code, Setting
 from codedfl.training._stability import round_growth, unstable_steps
+from codedfl.training._statistics import ExactStatistics
 from codedfl.training._steps import Start, Steps
 from codedfl.training._tuning import (
     Search,
@@ -40,11 +42,13 @@ __all__ = [
     "DeviceWork",
     "Evaluation",
     "Evaluator",
+    "ExactStatistics",
     "Idle",
     "InverseProbability",
     "LearningRate",
     "Ledger",
     "LocalSGD",
+    "OneShot",
     "ParityGradient",
     "PreparedScheme",
     "Recorder",

@@ -71,7 +71,7 @@ class Run:
             raise InputError(f"initial_model has shape {self.initial_model.shape}, the data needs {shape}.")
         self.progress = self.resume or RunProgress(self.initial_state, Ledger.opened(self.prepared))
 
-    @property
+    @cached_property
     def initial_state(self) -> State:
         """The state before the first round."""
         dtype = self.prepared.setting.federation.features.dtype
