@@ -17,6 +17,7 @@ LAYERS = (
     ("experiment",),
     ("plotting", "config"),
     ("schemes", "theory", "privacy", "incentive"),
+    ("curvature",),
     ("training",),
     ("coding", "fleet", "data"),
     ("native",),

@@ -110,7 +110,8 @@ def on_the_same_code(schemes: Iterable[Scheme], setting: Setting) -> list[Prepar
     prepared = [scheme.prepare(setting) for scheme in schemes]
     coded = next(p.coded for p in prepared if p.coded)
     return [
-        replace(p, coded=coded, server=p.scheme.server.plan(setting, coded)) if p.scheme.server else p for p in prepared
+        replace(p, uploaded=coded, server=p.scheme.server.plan(setting, coded)) if p.scheme.server else p
+        for p in prepared
     ]
 
 

@@ -16,6 +16,7 @@ from codedfl.coding._factor import (
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
 from codedfl.coding._solution import coded_solution, hidden_error, second_moment_error
+from codedfl.coding._subspace import SubspaceSketch, public_test_matrix, sketch_all, sketch_rows
 
 __all__ = [
     "CodedData",
@@ -23,6 +24,7 @@ __all__ = [
     "FactorOf",
     "Gram",
     "Rows",
+    "SubspaceSketch",
     "add_factors",
     "coded_solution",
     "compute_gram",
@@ -30,9 +32,12 @@ __all__ = [
     "encode_all",
     "encode_factors",
     "hidden_error",
+    "public_test_matrix",
     "require_rows_for_factor",
     "sample_coded",
     "sample_factor",
     "second_moment_error",
+    "sketch_all",
+    "sketch_rows",
     "triangular_factor",
 ]

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from codedfl.coding import CodedData
 from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment, family_key
@@ -37,6 +36,7 @@ from codedfl.training import (
     StopTogether,
     StopTraining,
     UploadCost,
+    Uploaded,
     choose_step_sizes,
     load_checkpoint,
     rounds_within,
@@ -447,7 +447,7 @@ class _Uploads:
     """A cache of coded data, so that schemes with the same upload share it."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[tuple[CodedData, ...], UploadCost | None]] = {}
+        self._known: dict[str, tuple[Uploaded, UploadCost | None]] = {}
 
     def prepare(self, scheme: Scheme, setting: Setting, plan: DevicePlan) -> PreparedScheme:
         """Prepare a scheme; reuse coded data that stands for all rows under the same code."""

@@ -32,6 +32,7 @@ from codedfl.fleet._arrivals import (
     FixedBatchArrivals,
 )
 from codedfl.fleet._channel import Channel
+from codedfl.fleet._deadline import epoch_seconds, expected_batch, fastest_deadline
 from codedfl.fleet._latency import BITS_PER_NUMBER, RoundTiming, Workload
 from codedfl.fleet._profile_files import read_fleet
 from codedfl.fleet._profiles import Fleet, draw_fleet
@@ -54,7 +55,10 @@ __all__ = [
     "allocate",
     "bandwidth_for_straggler_ratio",
     "draw_fleet",
+    "epoch_seconds",
+    "expected_batch",
     "expected_return",
+    "fastest_deadline",
     "optimal_loads",
     "read_fleet",
     "read_trace",

@@ -161,10 +161,12 @@ class RoundTiming:
     def _seconds_of(self, batch: IntArray) -> FloatArray:
         return self.workload.local_steps * self.workload.macs_per_sample * batch / self.fleet.mac_rate
 
+    def outage_exponents(self, window_s: FloatArray) -> FloatArray:
+        """Return the exponents of `outage_exponent` for the seconds that are left to upload, (..., N)."""
+        return outage_exponent(self.attenuation, self.workload.payload_bits, self.channel.bandwidth_hz, window_s)
+
     def _outage(self, batch: npt.ArrayLike) -> FloatArray:
-        return outage_exponent(
-            self.attenuation, self.workload.payload_bits, self.channel.bandwidth_hz, self.upload_window_s(batch)
-        )
+        return self.outage_exponents(self.upload_window_s(batch))
 
 
 def outage_exponent(

@@ -7,6 +7,7 @@ Example:
     ('LocalSGD', 'CodedSGD', 'average')
 """
 
+from codedfl.schemes._ccfl import ccfl
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
 from codedfl.schemes._dp_cfl import dp_cfl
@@ -22,6 +23,7 @@ __all__ = [
     "COLUMNS",
     "PAPER_SCHEMES",
     "SCHEMES",
+    "ccfl",
     "cfl_fb",
     "codedfedl",
     "describe",

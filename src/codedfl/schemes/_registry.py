@@ -9,6 +9,7 @@ from pydantic import ValidationError, validate_call
 
 from codedfl._messages import did_you_mean
 from codedfl.errors import InputError
+from codedfl.schemes._ccfl import ccfl
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
 from codedfl.schemes._dp_cfl import dp_cfl
@@ -26,6 +27,7 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "dp-cfl": dp_cfl,
     "scfl-fixed": scfl_fixed,
     "scfl": scfl,
+    "ccfl": ccfl,
     "momentum": momentum,
     "fed3r": fed3r,
     "one-shot": one_shot,

@@ -27,7 +27,7 @@ from codedfl.training._tuning import (
     choose_step_sizes,
     validation_setting,
 )
-from codedfl.training._uploads import CodedUpload, Upload, UploadCost, without_code
+from codedfl.training._uploads import CodedUpload, Upload, UploadCost, Uploaded, coded_of, without_code
 
 __all__ = [
     "Aggregation",
@@ -77,10 +77,12 @@ __all__ = [
     "Trial",
     "Upload",
     "UploadCost",
+    "Uploaded",
     "accumulate_gradients",
     "advance",
     "bernoulli_batches",
     "choose_step_sizes",
+    "coded_of",
     "curves_to_csv",
     "load_checkpoint",
     "round_growth",

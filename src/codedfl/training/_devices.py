@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal, Protocol
 
 import numpy as np
@@ -11,12 +12,12 @@ import numpy as np
 from codedfl._validation import require_at_least
 from codedfl.coding import Rows
 from codedfl.data import Federation
-from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, Attendance, FixedBatchArrivals
+from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, Attendance, FixedBatchArrivals, fastest_deadline
 from codedfl.streams import Streams
 from codedfl.training._sampling import sample_batches
 from codedfl.training._setting import Setting, asking
 from codedfl.training._steps import Start, Steps
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, IntArray
 
 
 class DevicePlan(Protocol):
@@ -69,6 +70,9 @@ class LocalSGD:
     Args:
         batch: ``adaptive`` for the largest batch ``b_k^i`` that meets the deadline in the round's channel, or a fixed size.
         steps: local steps in a round; None for the ``tau`` of the setting. Fewer steps leave time for larger batches.
+        sampling: ``bernoulli`` draws the rows of a batch independently; ``walk`` goes through a random order of its rows,
+            so that successive rounds have few rows in common.
+        deadline: ``fixed`` to use the round's ``T``, ``auto`` for `codedfl.fleet.fastest_deadline`.
 
     Example:
         >>> from codedfl.experiment import build_experiment, load_config
@@ -79,6 +83,8 @@ class LocalSGD:
 
     batch: int | Literal["adaptive"] = "adaptive"
     steps: int | None = None
+    sampling: Literal["bernoulli", "walk"] = "bernoulli"
+    deadline: Literal["fixed", "auto"] = "fixed"
 
     def __post_init__(self) -> None:
         if self.batch != "adaptive":
@@ -89,10 +95,15 @@ class LocalSGD:
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
         """Plan local SGD with its batch rule and arrivals."""
         steps = self.steps or setting.local_steps
-        return LocalSGDPlan(setting.federation, setting.streams, steps, arrivals or self._on_channel(setting))
+        arrivals = arrivals or self._on_channel(setting)
+        if self.sampling == "walk":
+            return WalkPlan(setting.federation, setting.streams, steps, arrivals, strides=walking_strides(arrivals))
+        return LocalSGDPlan(setting.federation, setting.streams, steps, arrivals)
 
     def _on_channel(self, setting: Setting) -> Arrivals:
         timing, samples = setting.timing(self.steps), setting.federation.samples
+        if self.deadline == "auto":
+            timing = replace(timing, deadline_s=fastest_deadline(timing, samples))
         if self.batch == "adaptive":
             return asking(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)
         sizes = np.minimum(self.batch, samples)
@@ -132,6 +143,52 @@ class LocalSGDPlan:
         features, _ = self.federation.device(device)
         no_labels = np.zeros((len(features), starts[0].model.shape[1]), features.dtype)
         return Steps(features, no_labels, [None] * self.local_steps, 1.0, starts)
+
+
+@dataclass(frozen=True)
+class WalkPlan(LocalSGDPlan):
+    """Local SGD that goes through a random order of each device's rows.
+
+    The order and the first row are random, so every row is in a batch with probability ``b / l``, and gradients are unbiased.
+    Where a device is in its walk depends on the round alone: nothing needs to be remembered, and a resumed run walks on.
+
+    Args:
+        strides: rows that each device moves on by in a round, (N,).
+    """
+
+    strides: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
+        """Return ``tau`` steps on successive parts of the walk, scaled by ``l_i / b``."""
+        features, labels = self.federation.device(device)
+        samples = len(features)
+        batch_size = min(batch_size, samples)
+        if batch_size == samples:
+            return Steps(features, labels, [None] * self.local_steps, 1.0, starts)
+        order, first = walking_order(self.streams, device, samples)
+        begin = first + round * self.local_steps * int(self.strides[device])
+        batches = [
+            order[(begin + step * batch_size + np.arange(batch_size)) % samples] for step in range(self.local_steps)
+        ]
+        return Steps(features, labels, batches, samples / batch_size, starts)
+
+
+@lru_cache(maxsize=1024)
+def walking_order(streams: Streams, device: int, samples: int) -> tuple[IntArray, int]:
+    """Return the order in which a device goes through its rows, and where it starts."""
+    rng = streams.at("walk", device=device)
+    return rng.permutation(samples), int(rng.integers(samples))
+
+
+def walking_strides(arrivals: Arrivals, rounds: int = 32) -> IntArray:
+    """Return the mean batch of each device over its first rounds, 1 or more: as far as it gets in a round, (N,)."""
+    total, arrived = np.zeros((2, len(arrivals.probability)))
+    for round in range(rounds):
+        attendance = arrivals.attend(round)
+        for device, batch in attendance.arrivals():
+            total[device] += batch
+            arrived[device] += 1
+    return np.maximum(np.rint(total / np.maximum(arrived, 1)), 1).astype(np.int64)
 
 
 @dataclass(frozen=True)

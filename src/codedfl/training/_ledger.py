@@ -22,6 +22,7 @@ class Ledger:
         bits_down: models downloaded by each device, (N,).
         device_macs: training arithmetic on each device, (N,).
         server_macs: training arithmetic at the server.
+        aggregation_s: time that the server took between deadlines and the rounds that followed.
         arrivals: updates that arrived, over all rounds.
         rounds: rounds charged.
         upload: the one-shot coded upload, or None.
@@ -32,6 +33,7 @@ class Ledger:
     bits_down: FloatArray
     device_macs: FloatArray
     server_macs: float = 0.0
+    aggregation_s: float = 0.0
     arrivals: int = 0
     rounds: int = 0
     upload: UploadCost | None = field(default=None)
@@ -52,6 +54,9 @@ class Ledger:
         self.bits_late[asked] += attendance.late_bits
         self.bits_down[asked] += workload.payload_bits * prepared.device.broadcasts
         self.device_macs[asked] += workload.macs_per_sample * workload.local_steps * attendance.batch_sizes
+        aggregation_macs = prepared.scheme.aggregation_macs(prepared.setting)
+        self.server_macs += aggregation_macs
+        self.aggregation_s += aggregation_macs / prepared.setting.server_mac_rate
         if prepared.server:
             self.server_macs += workload.macs_per_sample * prepared.server.samples_processed(round)
 

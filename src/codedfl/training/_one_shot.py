@@ -11,7 +11,7 @@ from codedfl.training._aggregation import Round
 from codedfl.training._devices import DevicePlan
 from codedfl.training._scheme import PreparedScheme, Scheme
 from codedfl.training._setting import Setting
-from codedfl.training._uploads import UploadCost
+from codedfl.training._uploads import UploadCost, Uploaded, coded_of
 from codedfl.typing import FloatArray
 
 
@@ -49,8 +49,8 @@ class OneShot(Scheme):
         return replace(state, round=state.round + 1), {}
 
     def prepared(
-        self, setting: Setting, plan: DevicePlan, coded: tuple[CodedData, ...], cost: UploadCost | None
+        self, setting: Setting, plan: DevicePlan, uploaded: Uploaded, cost: UploadCost | None
     ) -> PreparedScheme:
         """Return the scheme with the solution charged to the server, besides the upload."""
-        charged = cost and cost.with_server_macs(setting, self.solving_macs(setting, coded))
-        return super().prepared(setting, plan, coded, charged)
+        charged = cost and cost.with_server_macs(setting, self.solving_macs(setting, coded_of(uploaded)))
+        return super().prepared(setting, plan, uploaded, charged)

@@ -257,7 +257,7 @@ def _evaluation(
     return Evaluation(
         round=run.round,
         simulated_time_s=simulated,
-        everything_charged_s=simulated + ledger.preparation_s,
+        everything_charged_s=simulated + ledger.preparation_s + ledger.aggregation_s,
         loss=loss,
         last_loss=last_loss,
         score=score,

@@ -8,14 +8,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from codedfl.coding import CodedData
+from codedfl.coding import CodedData, SubspaceSketch
 from codedfl.errors import InputError
 from codedfl.fleet import Arrivals
 from codedfl.training._aggregation import Aggregation, Round
 from codedfl.training._devices import DevicePlan, DeviceWork
 from codedfl.training._server import ServerPlan, ServerWork, full_steps_of
 from codedfl.training._setting import Setting
-from codedfl.training._uploads import Upload, UploadCost, without_code
+from codedfl.training._uploads import Upload, UploadCost, Uploaded, coded_of, without_code
 from codedfl.typing import FloatArray
 
 
@@ -169,15 +169,19 @@ class Scheme:
             )
         plan = plan or self.device.plan(setting, arrivals)
         self.require_possible(setting, plan)
-        coded, cost = self.upload.prepare(setting, plan) if self.upload else ((), None)
-        return self.prepared(setting, plan, coded, cost)
+        uploaded, cost = self.upload.prepare(setting, plan) if self.upload else ((), None)
+        return self.prepared(setting, plan, uploaded, cost)
 
     def prepared(
-        self, setting: Setting, plan: DevicePlan, coded: tuple[CodedData, ...], cost: UploadCost | None
+        self, setting: Setting, plan: DevicePlan, uploaded: Uploaded, cost: UploadCost | None
     ) -> PreparedScheme:
-        """Return the scheme ready for its rounds, given the coded data at the server."""
-        server = self.server.plan(setting, coded) if self.server else None
-        return PreparedScheme(self, setting, plan, server, coded, cost)
+        """Return the scheme ready for its rounds, given what the server holds."""
+        server = self.server.plan(setting, coded_of(uploaded)) if self.server else None
+        return PreparedScheme(self, setting, plan, server, uploaded, cost)
+
+    def aggregation_macs(self, setting: Setting) -> float:  # noqa: ARG002 (for subclasses)
+        """Return the server's arithmetic between the deadline and the next round, beyond adding up what arrived."""
+        return 0.0
 
     def depends_on(self, setting: Setting) -> Setting:
         """Return the setting with everything blanked out that this scheme does not use.
@@ -198,7 +202,7 @@ class PreparedScheme:
         setting: data, fleet, channel, code.
         device: the work of the devices.
         server: the work of the server.
-        coded: the coded data at the server, one entry per coded batch.
+        uploaded: what the server holds: coded data, one entry per coded batch, or sketches.
         upload_cost: the cost of the upload; None without one.
     """
 
@@ -206,8 +210,25 @@ class PreparedScheme:
     setting: Setting
     device: DevicePlan
     server: ServerPlan | None
-    coded: tuple[CodedData, ...]
+    uploaded: Uploaded
     upload_cost: UploadCost | None
+
+    @property
+    def coded(self) -> tuple[CodedData, ...]:
+        """The coded data at the server, one entry per coded batch; empty if the upload was of another kind."""
+        return coded_of(self.uploaded)
+
+    @property
+    def sketch(self) -> SubspaceSketch:
+        """The sketches at the server.
+
+        Raises:
+            LookupError: if the upload was of another kind.
+        """
+        for held in self.uploaded:
+            if isinstance(held, SubspaceSketch):
+                return held
+        raise LookupError(f"{self.scheme.name} uploads no sketch")
 
     @property
     def model_shape(self) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from codedfl.coding import CodedData, Rows, encode_all, encode_factors, require_rows_for_factor
+from codedfl.coding import CodedData, Rows, SubspaceSketch, encode_all, encode_factors, require_rows_for_factor
 from codedfl.fleet import BITS_PER_NUMBER
 from codedfl.training._devices import DevicePlan
 from codedfl.training._setting import Code, Setting
@@ -101,6 +101,15 @@ class UploadCost:
         return replace(self, server_macs=total, server_s=total / setting.server_mac_rate)
 
 
+Uploaded = tuple[CodedData | SubspaceSketch, ...]
+"""What the server holds after the upload."""
+
+
+def coded_of(uploaded: Uploaded) -> tuple[CodedData, ...]:
+    """Return the coded data among what the server holds."""
+    return tuple(held for held in uploaded if isinstance(held, CodedData))
+
+
 class Upload(Protocol):
     """What devices send before training: its law, its cost and what its privacy depends on."""
 
@@ -108,7 +117,7 @@ class Upload(Protocol):
     def noise(self) -> bool:
         """Whether noise protects it."""
 
-    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
+    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[Uploaded, UploadCost]:
         """Return what the server holds afterwards, for every coded batch of the plan, and the cost."""
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:

@@ -1,0 +1,93 @@
+"""A model of every device's second moments, made from sketches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from codedfl.coding import SubspaceSketch
+from codedfl.curvature._nystrom import nystrom
+from codedfl.parallel import one_blas_thread
+from codedfl.typing import FloatArray
+
+KEPT_SHARE = 5 / 6
+"""Share of the sketched directions that are kept: the Nyström approximation is poor in the last ones."""
+
+DAMPING_FACTOR = 2.0
+"""Damping, in units of the first eigenvalue that is left out.
+
+Nyström puts that eigenvalue at a third of its true value when a sixth of the directions is left out, so the damping is about two
+thirds of it; `docs/beyond.md` derives the range of stable values.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureModel:
+    """``H_i`` of every device in one common basis: ``U C_i U^T + t_i (I - U U^T)``.
+
+    ``U`` spans the leading eigenvectors of ``H = sum_i H_i``. Outside of it, ``t_i`` is the mean eigenvalue of device ``i``.
+
+    Args:
+        basis: ``U``, (d, k).
+        values: eigenvalues of ``H`` on the basis, (k,).
+        blocks: ``C_i``, (N, k, k).
+        tails: ``t_i``, (N,).
+        intercepts: ``U^T X_i^T Y_i`` as far as the sketch tells, (N, k, o).
+        damping: ``mu``, the damping that the sketch suggests.
+    """
+
+    basis: FloatArray
+    values: FloatArray
+    blocks: FloatArray
+    tails: FloatArray
+    intercepts: FloatArray
+    damping: float
+
+    @classmethod
+    @one_blas_thread()
+    def of(cls, sketch: SubspaceSketch, samples: FloatArray) -> CurvatureModel:
+        """Build the model from the sketches of all devices.
+
+        Eigenvalues that the sketch's own noise could have made are left out, and the damping is at least that noise. A device
+        that sent no sketch is taken to be like the mean of the others.
+
+        Args:
+            sketch: the sketches.
+            samples: ``l_i``, (N,).
+        """
+        omega, total = sketch.test_matrix, sketch.products.sum(axis=0)
+        noise_in_core = 2.0 * float(np.sqrt(sketch.entry_variance.sum() * sketch.rank))
+        vectors, values = nystrom(total, omega, noise_in_core)
+        visible = int(np.count_nonzero(values > sketch.noise_norm))
+        kept = max(1, min(int(KEPT_SHARE * sketch.rank), visible, len(values) - 1))
+        next_value = float(values[kept]) if kept < len(values) else 0.0
+        basis, values = vectors[:, :kept], values[:kept]
+        blocks = np.array([_block(products, omega, basis, noise_in_core) for products in sketch.products])
+        intercepts = np.einsum("dk,ndo->nko", basis, sketch.label_products)
+        free = max(len(basis) - kept, 1)
+        tails = np.maximum(sketch.energy - np.trace(blocks, axis1=1, axis2=2), 0.0) / free
+        silent = sketch.rows == 0
+        if silent.any() and not silent.all():
+            shares = samples[silent] / samples[~silent].sum()
+            blocks[silent] = shares[:, None, None] * blocks[~silent].sum(axis=0)
+            tails[silent] = shares * tails[~silent].sum()
+        damping = max(DAMPING_FACTOR * next_value, sketch.noise_norm)
+        smallest = 1e-6 * float(values[0]) if values[0] > 0 else 1.0
+        return cls(basis, values, blocks, tails, intercepts, max(damping, smallest))
+
+    @staticmethod
+    def server_macs(devices: int, dimension: int, outputs: int, rank: int) -> float:
+        """Return the server's arithmetic to build the model: sums, two products with the basis per device, a few ``d r^2``."""
+        return float(devices * dimension * (rank + outputs) * (1 + KEPT_SHARE * rank) + 4 * dimension * rank**2)
+
+
+def _block(products: FloatArray, omega: FloatArray, basis: FloatArray, noise: float) -> FloatArray:
+    """Return ``C_i = U^T H^_i U`` with ``H^_i`` the Nyström approximation of one device."""
+    core = omega.T @ products
+    values, rotation = scipy.linalg.eigh((core + core.T) / 2)
+    kept = values > max(noise, 1e-7 * max(float(values[-1]), 0.0))
+    root = (basis.T @ products) @ (rotation[:, kept] / np.sqrt(values[kept]))
+    block: FloatArray = root @ root.T
+    return block
