@@ -15,7 +15,7 @@ from codedfl.coding._factor import (
 )
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
-from codedfl.coding._solution import coded_solution, hidden_error, second_moment_error
+from codedfl.coding._solution import coded_solution, second_moment_error
 
 __all__ = [
     "CodedData",
@@ -29,7 +29,6 @@ __all__ = [
     "encode",
     "encode_all",
     "encode_factors",
-    "hidden_error",
     "require_rows_for_factor",
     "sample_coded",
     "sample_factor",
