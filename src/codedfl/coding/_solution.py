@@ -18,9 +18,9 @@ def second_moment_error(mean_eigenvalue: float, dimension: int, effective_rows: 
     """Predict the operator norm of the error of a second moment, as far as it is spread over all directions.
 
     ``S^ = Z^T Z / n`` with ``n`` independent rows of N(0, S) has ``E ||S^ - S||_F^2 = ((tr S)^2 + ||S||_F^2) / n``. For
-    ``S = s I_d`` the spectrum of the error ends at ``s (2 sqrt(d/n) + d/n)``, by the law of Marchenko and Pastur. This function returns that
-    for the mean eigenvalue ``s = tr S / d``, which ``S^`` tells well: the operator norm of an error of the same energy that is
-    spread evenly over all directions.
+    ``S = s I_d`` the spectrum of the error ends at ``s (2 sqrt(d/n) + d/n)``, by the law of Marchenko and Pastur. This function
+    returns that for the mean eigenvalue ``s = tr S / d``, which ``S^`` tells well: the operator norm of an error of about the
+    same energy that is spread evenly over all directions.
 
     Under strong noise that is the operator norm. Otherwise the operator norm is larger, but it is reached along the largest
     eigenvectors of ``S``, where the error is small next to the eigenvalue. A ridge is to cover the other directions.
