@@ -16,17 +16,17 @@ from codedfl.coding import (
     coded_solution,
     encode,
     encode_factors,
-    hidden_error,
     sample_factor,
     second_moment_error,
     triangular_factor,
 )
 from codedfl.errors import InputError
+from codedfl.parallel import one_blas_thread
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
 from tests.coding.law import joined, random_rows
 
-D = 120
+D = 60
 DECAY = 1000.0 * np.arange(1, D + 1) ** -1.5
 SPIKE = np.where(np.arange(D) == 0, 1000.0, 1e-6)
 
@@ -59,63 +59,41 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("c", [130, 800])
+@pytest.mark.parametrize("c", [70, 500])
 @pytest.mark.parametrize("noise", [0.05, 5.0, 2000.0])
 @pytest.mark.parametrize("name", CASES)
-def test_predicted_errors_are_within_a_factor_of_two_of_those_that_occur(name: str, noise: float, c: int) -> None:
-    """Low and high noise, few and many coded rows; the mean of four draws varies by less than 30%."""
+def test_the_predicted_error_has_the_energy_of_those_that_occur(name: str, noise: float, c: int) -> None:
+    """Low and high noise, few and many coded rows: within a factor of two of twice the root mean square singular value.
+
+    The semicircle of that mean square ends there. Under strong noise it is the operator norm, too.
+    """
     rng, spectra = np.random.default_rng(60), CASES[name]
     H = np.sum(spectra, axis=0)
-    ratios: list[tuple[float, float]] = []
-    for _ in range(4):
-        coded = factor_of_sum(spectra, noise, c, rng)
-        second = coded.features.T @ coded.features / c
-        values = np.linalg.eigvalsh(second)
-        error = second - np.diag(H + noise)
-        hidden = hidden_error(values, noise, coded.effective_rows)
-        among = np.flatnonzero(hidden >= H)  # the true directions that such an error hides
-        ratios.append(
-            (
-                second_moment_error(values, coded.effective_rows) / float(np.linalg.norm(error, 2)),
-                hidden / float(np.linalg.norm(error[np.ix_(among, among)], 2)) if among.size else 1.0,
-            )
-        )
-    for mean in np.mean(ratios, axis=0):
-        assert 0.5 < mean < 2.0
+    energies, norms = [], []
+    with one_blas_thread():
+        for _ in range(4):
+            coded = factor_of_sum(spectra, noise, c, rng)
+            second = coded.features.T @ coded.features / c
+            error = second - np.diag(H + noise)
+            predicted = second_moment_error(np.trace(second) / D, D, coded.effective_rows)
+            energies.append(predicted / (2 * np.linalg.norm(error) / math.sqrt(D)))
+            norms.append(predicted / np.linalg.norm(error, 2))
+    assert 0.5 < np.mean(energies) < 2.0
+    assert np.mean(norms) < 1.5, "never far above the operator norm"
+    if noise == 2000.0:
+        assert np.mean(norms) > 0.67
 
 
-def test_the_edge_is_the_root_of_the_equation_that_it_comes_from() -> None:
-    """Below the edge, ``t / (1 + t) = (1/n) sum_k s_k / (z - t s_k)`` has no solution with ``z > t s_1``; above it has."""
-    s, n = DECAY + 3.0, 400.0
-    edge = second_moment_error(s, n)
-
-    def solvable(z: float) -> bool:
-        t = np.linspace(1e-6, z / s.max(), 20_001)[:-1]
-        right = np.sum(s / (z - t[:, None] * s), axis=1) / n
-        return bool(np.any(right <= t / (1 + t)))
-
-    assert not solvable(0.999 * edge)
-    assert solvable(1.001 * edge)
-
-
-@pytest.mark.parametrize("d", [1, 10, 500])
+@pytest.mark.parametrize("d", [5, 60])
 def test_noise_alone_has_the_edge_of_marchenko_and_pastur(d: int) -> None:
-    y = d / 700
-    for error in (second_moment_error(np.full(d, 3.0), 700.0), hidden_error(np.full(d, 3.0), 3.0, 700.0)):
-        assert error == pytest.approx(3 * (2 * math.sqrt(y) + y), rel=1e-9)
-
-
-def test_scale_and_order_and_zeros_do_not_matter() -> None:
-    error = second_moment_error(DECAY, 300.0)
-    assert second_moment_error(1e-9 * DECAY[::-1], 300.0) == pytest.approx(1e-9 * error)
-    assert second_moment_error(np.append(DECAY, [0.0, -1.0]), 300.0) == pytest.approx(error)
-    assert second_moment_error(np.zeros(3), 10.0) == 0.0
-
-
-def test_eigenvalues_far_above_the_error_do_not_count() -> None:
-    few = hidden_error(np.full(50, 1.0), 1.0, 500.0)
-    assert hidden_error(np.append(np.full(50, 1.0), [50.0, 1e5]), 1.0, 500.0) == pytest.approx(few)
-    assert hidden_error(np.array([5.0, 6.0]), 0.0, 1e6) == 0.0
+    """The operator norm over 20 draws of white rows; at d = 5 finite size shifts the edge by a third."""
+    rng, n = np.random.default_rng(61), 240
+    with one_blas_thread():
+        drawn = [rng.standard_normal((n, d)) for _ in range(20)]
+        norms = [np.linalg.norm(3.0 * Z.T @ Z / n - 3.0 * np.eye(d), 2) for Z in drawn]
+    predicted = second_moment_error(3.0, d, float(n))
+    assert predicted == pytest.approx(3 * ((1 + math.sqrt(d / n)) ** 2 - 1))
+    assert predicted == pytest.approx(float(np.mean(norms)), rel=0.35 if d == 5 else 0.1)
 
 
 def test_the_solution_is_that_of_the_damped_normal_equations() -> None:
@@ -123,7 +101,7 @@ def test_the_solution_is_that_of_the_damped_normal_equations() -> None:
     coded = encode(rows, 40, noise_variance=8.0, rng=np.random.default_rng(62))
     X, Y = coded.features, coded.labels
     values, vectors = np.linalg.eigh(X.T @ X / 40)
-    ridge = 0.25 * hidden_error(values, 8.0, 40.0)
+    ridge = 0.25 * second_moment_error(float(np.mean(values)), 5, 40.0)
     assert ridge > 0
     H = vectors @ np.diag(np.maximum(values - 8.0, 0.0)) @ vectors.T
     expected = np.linalg.solve(H + ridge * np.eye(5), X.T @ Y / 40)
@@ -173,6 +151,6 @@ def test_bad_input_is_refused(share: float) -> None:
     with pytest.raises(InputError, match="ridge_share"):
         coded_solution(coded, share)
     with pytest.raises(InputError, match="effective_rows"):
-        second_moment_error(np.ones(2), share)
-    with pytest.raises(InputError, match="noise_variance"):
-        hidden_error(np.ones(2), share, 10.0)
+        second_moment_error(1.0, 2, share)
+    with pytest.raises(InputError, match="mean_eigenvalue"):
+        second_moment_error(share, 2, 10.0)

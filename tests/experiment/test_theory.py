@@ -140,3 +140,9 @@ def test_other_schemes_are_refused() -> None:
     assert round_of(scfl(), setting, scfl().device.plan(setting).arrivals).devices == setting.federation.devices
     with pytest.raises(InputError, match="FedAvg"):
         round_of(fedavg(), setting, fedavg().device.plan(setting).arrivals)
+
+
+def test_weights_have_no_cap_as_in_the_paper() -> None:
+    given = {"schemes": ["scfl"], "training__rounds": 5}
+    capped, plain = (run_theory(small_config(**given, **more)) for more in ({"options__scfl__weight_cap": 1.0}, {}))
+    assert capped.result.curve == plain.result.curve

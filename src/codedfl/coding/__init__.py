@@ -15,7 +15,7 @@ from codedfl.coding._factor import (
 )
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
-from codedfl.coding._solution import coded_solution, hidden_error, second_moment_error
+from codedfl.coding._solution import coded_solution, second_moment_error
 from codedfl.coding._subspace import SubspaceSketch, public_test_matrix, sketch_all, sketch_rows
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "encode",
     "encode_all",
     "encode_factors",
-    "hidden_error",
     "public_test_matrix",
     "require_rows_for_factor",
     "sample_coded",

@@ -149,6 +149,10 @@ class TheoryReport:
         return summary
 
 
+NO_CAP = 1e9
+"""A cap of the weights 1 / p that nothing reaches: with one, the update would be biased, which the theory leaves out."""
+
+
 def run_theory(
     config: Config,
     *,
@@ -226,12 +230,6 @@ def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
         raise InputError(f"the theory is about SCFL, not about {scheme.title}: choose scfl.")
     if getattr(scheme.upload, "kind", "rows") != "rows":
         raise InputError(f"options.{scheme.name}.upload: the theory is about coded rows, so set it to 'rows'.")
-    rarest = float(arrivals.probability.min())
-    if rarest * aggregation.weight_cap < 1:
-        raise InputError(
-            f"options.{scheme.name}.weight_cap = {aggregation.weight_cap:g} is below 1 / p = {1 / max(rarest, 1e-300):.4g} of a "
-            "device, a bias that the theory leaves out: raise it, or raise training.deadline_s."
-        )
     code = setting.code
     if code.clip_norm is not None:
         raise InputError(
@@ -253,8 +251,9 @@ def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
 
 
 def _for_theory(config: Config) -> Config:
-    """Return the configuration with SCFL alone, and step sizes that Theorem 1 covers."""
+    """Return the configuration with SCFL alone, step sizes that Theorem 1 covers, and weights 1 / p without a cap."""
     rate = config.learning_rate
+    options = {**config.options, "scfl": {**config.options["scfl"], "weight_cap": NO_CAP}}
     if rate.scale == "grid":
         below = tuple(scale for scale in rate.grid if scale < 1)
         if not below:
@@ -264,7 +263,7 @@ def _for_theory(config: Config) -> Config:
         rate = rate.model_copy(update={"grid": below})
     elif rate.scale >= 1:
         raise InputError(f"learning_rate.scale = {rate.scale:g}: Theorem 1 needs eta L < 1, so give a value below 1.")
-    return config.model_copy(update={"schemes": ("scfl",), "learning_rate": rate})
+    return config.model_copy(update={"schemes": ("scfl",), "learning_rate": rate, "options": options})
 
 
 def _step_sizes(result: RunResult) -> FloatArray:

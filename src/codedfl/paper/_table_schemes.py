@@ -9,7 +9,7 @@ from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Tables, where
-from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
+from codedfl.schemes import COLUMNS, PAPER_SCHEMES, describe, make_scheme
 from codedfl.training import AllocatedGradient, Idle, Scheme
 
 PRINTED = {
@@ -35,8 +35,8 @@ def properties(scheme: Scheme) -> dict[str, bool]:
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001
-    """Return the composition of every scheme, and the entries of Table I next to those of the code."""
-    schemes = {name: make_scheme(name) for name in SCHEMES}
+    """Return the composition of the schemes of the paper, and the entries of Table I next to those of the code."""
+    schemes = {name: make_scheme(name) for name in PAPER_SCHEMES}
     composition: list[Row] = [dict(zip(COLUMNS, describe(scheme), strict=True)) for scheme in schemes.values()]
     compared: list[Row] = [
         {

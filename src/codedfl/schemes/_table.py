@@ -44,7 +44,7 @@ def markdown_table() -> str:
 
     Example:
         >>> print(markdown_table().splitlines()[0])
-        | scheme | coded upload | devices, each round | server, each round | steps a round | combined by | returns |
+        | scheme | upload | devices, each round | server, each round | steps a round | combined by | returns |
     """
     rows = [COLUMNS, ("---",) * len(COLUMNS), *(describe(make_scheme(name)) for name in SCHEMES)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

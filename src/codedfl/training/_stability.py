@@ -6,8 +6,9 @@ the mean round over arrivals and batches maps the error ``W - W*`` by the symmet
     ``M = I - sum_i a_i (I - (I - eta H_i)^tau) - v (I - (I - eta C)^tau)``,
 
 where ``a_i`` is the mean weight of device ``i`` (``p_i`` in a plain sum, ``w_i`` with weights ``w_i / p_i``), ``v`` that of the
-server, ``H_i = X_i^T X_i`` and ``C = X~^T X~ / c - sigma^2 I``. The mean model diverges if an eigenvalue of ``M`` lies
-outside [-1, 1]. Strong noise makes ``C`` indefinite, and then an eigenvalue exceeds 1 for every ``eta``.
+server, ``H_i = X_i^T X_i`` and ``C = X~^T X~ / c - sigma^2 I``; on a factor the server takes ``s`` steps with ``tau / s`` times
+``C``. The mean model diverges if an eigenvalue of ``M`` lies outside [-1, 1]. Strong noise makes ``C`` indefinite, and then an
+eigenvalue exceeds 1 for every ``eta``.
 """
 
 from __future__ import annotations
