@@ -54,6 +54,9 @@ class CurvatureState:
         first_decrement: ``tr(G^T P G)`` in the first round.
         least_decrement: the lowest since the damping last changed.
         anchor: the model at the lowest decrement.
+        anchor_coefficients: the memory at that time, which later gradients at models far away do not spoil.
+        anchor_residuals: the same.
+        anchor_rows: the same.
         dampings: how often the damping was raised.
     """
 
@@ -74,6 +77,9 @@ class CurvatureState:
     first_decrement: float
     least_decrement: float
     anchor: FloatArray
+    anchor_coefficients: FloatArray
+    anchor_residuals: FloatArray
+    anchor_rows: FloatArray
     dampings: int
 
     @property
@@ -145,6 +151,9 @@ class CurvatureCoded(Scheme):
             first_decrement=0.0,
             least_decrement=math.inf,
             anchor=model.astype(np.float64),
+            anchor_coefficients=memory.coefficients,
+            anchor_residuals=memory.residuals,
+            anchor_rows=memory.rows,
             dampings=0,
         )
 
@@ -160,7 +169,14 @@ class CurvatureCoded(Scheme):
         if decrement > max(UNSETTLED * state.least_decrement, STILL_LARGE * first) or not math.isfinite(decrement):
             return self._damped(state), diagnostics
         if decrement < state.least_decrement:
-            state = replace(state, least_decrement=decrement, anchor=model)
+            state = replace(
+                state,
+                least_decrement=decrement,
+                anchor=model,
+                anchor_coefficients=state.coefficients,
+                anchor_residuals=state.residuals,
+                anchor_rows=state.rows,
+            )
         return self._moved(state, model - round.step_size * step), diagnostics
 
     def _gradient(self, state: CurvatureState, round: Round, model: FloatArray) -> tuple[CurvatureState, FloatArray]:
@@ -203,6 +219,9 @@ class CurvatureCoded(Scheme):
             model=state.anchor.astype(state.model.dtype),
             average=state.anchor,
             averaged=0,
+            coefficients=state.anchor_coefficients,
+            residuals=state.anchor_residuals,
+            rows=state.anchor_rows,
             damping=MORE_DAMPING * state.damping,
             least_decrement=math.inf,
             dampings=state.dampings + 1,
