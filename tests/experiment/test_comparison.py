@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from codedfl.experiment import Comparison, run
-from codedfl.schemes import SCHEMES
+from codedfl.schemes import PAPER_SCHEMES
 from tests.support import StopAfter, small_config
 
 
 def test_runs_are_found_by_the_name_of_their_scheme(comparison: Comparison) -> None:
-    for name in SCHEMES:
+    for name in PAPER_SCHEMES:
         assert comparison[name].scheme.name == name
         assert comparison[name].status == "completed"
 
