@@ -13,6 +13,8 @@ from codedfl.errors import InputError
 from codedfl.training import Code, DevicePlan, Setting, UploadCost
 from codedfl.training import without_code as blank_code
 
+LARGEST_RANK_SHARE = 0.25
+
 LARGEST_SKETCH = 2**28
 """Numbers of all sketches together that the server holds (2 GiB)."""
 
@@ -22,7 +24,7 @@ class SubspaceUpload:
     """Sketches ``X_S^T [X_S Omega, Y_S]`` of every device that takes part.
 
     Args:
-        rank: ``r``, at most; no more than the data has columns.
+        rank: ``r``, at most; no more than a quarter of the columns, since all of them would be cheaper to send as they are.
         rows: ``|S|``, at most; no more than a device has.
         noise: whether the setting's noise variances are added to what is sent.
     """
@@ -37,7 +39,8 @@ class SubspaceUpload:
 
     def rank_in(self, setting: Setting) -> int:
         """Return ``r`` in a setting."""
-        return min(self.rank, setting.federation.dimension)
+        dimension = setting.federation.dimension
+        return min(self.rank, dimension, max(2, int(dimension * LARGEST_RANK_SHARE)))
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:  # noqa: ARG002
         """Sketch on all devices; a device sends ``d (r + o) + 1`` numbers for ``|S| d (2 r + o + 1)`` MACs."""

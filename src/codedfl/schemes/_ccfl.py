@@ -7,16 +7,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from codedfl.curvature import CurvatureCoded, SubspaceUpload
+from codedfl.schemes._options import RoundDeadline
 from codedfl.training import InverseProbability, LocalSGD, Scheme
 
 
 def ccfl(
     rank: Annotated[int, Field(description="directions in which a device's sketch shows curvature")] = 60,
     sketch_rows: Annotated[int, Field(description="rows that a device sketches")] = 100,
-    deadline: Annotated[
-        Literal["auto", "fixed"],
-        Field(description="auto: the round that is predicted to train fastest; fixed: training.deadline_s"),
-    ] = "auto",
+    deadline: RoundDeadline = "auto",
     memory: Annotated[
         Literal["carried", "stale", "none"],
         Field(

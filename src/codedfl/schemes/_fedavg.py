@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from codedfl.schemes._options import Batch
+from codedfl.schemes._options import Batch, RoundDeadline
 from codedfl.training import LocalSGD, Scheme, Sum
 
 
-def fedavg(batch: Batch = "adaptive") -> Scheme:
+def fedavg(batch: Batch = "adaptive", deadline: RoundDeadline = "fixed") -> Scheme:
     """Build FedAvg as in the paper: ``tau`` local SGD steps, then ``W_{k+1} = W_k - eta_k sum_i 1_i g_i``.
 
     Nothing compensates for missing devices, so the model is biased towards those that arrive often.
@@ -19,7 +19,7 @@ def fedavg(batch: Batch = "adaptive") -> Scheme:
         name="fedavg",
         title="FedAvg",
         upload=None,
-        device=LocalSGD(batch=batch),
+        device=LocalSGD(batch=batch, deadline=deadline),
         server=None,
         aggregation=Sum(),
         final="last",

@@ -20,6 +20,10 @@ UploadKind = Annotated[
         description="rows: the coded rows, added up; factor: their triangular factor, with devices kept apart at the server"
     ),
 ]
+RoundDeadline = Annotated[
+    Literal["auto", "fixed"],
+    Field(description="auto: the round that is predicted to train fastest; fixed: training.deadline_s"),
+]
 Deadline = Annotated[
     Literal["fixed", "free"],
     Field(description="fixed: the deadline T of the setting; free: the shortest that the load allocation allows"),
