@@ -69,6 +69,7 @@ ENTRIES: Mapping[str, Entry] = {
     "one-shot": Entry("one-shot", noisy=True),
     "CCFL": Entry("ccfl", share_of_time=0.15),
     "CCFL, noisy sketch": Entry("ccfl", noisy=True, options={"noise": True}, share_of_time=0.15),
+    "CCFL, factor": Entry("ccfl", noisy=True, options={"upload": "factor"}, share_of_time=0.15),
 }
 RIVALS = ("FedAvg", "CodedFedL", "DP-CFL", "SCFL", "Fed3R")
 ABLATIONS: Mapping[str, Entry] = {

@@ -8,11 +8,13 @@ and `encode_factors` adds up the second moments of all devices. `coded_solution`
 from codedfl.coding._encoder import CodedData, FactorOf, encode
 from codedfl.coding._factor import (
     add_factors,
+    device_factors,
     encode_factors,
     require_rows_for_factor,
     sample_factor,
     triangular_factor,
 )
+from codedfl.coding._factor_sketch import sketch_factors
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
 from codedfl.coding._solution import coded_solution, second_moment_error
@@ -28,6 +30,7 @@ __all__ = [
     "add_factors",
     "coded_solution",
     "compute_gram",
+    "device_factors",
     "encode",
     "encode_all",
     "encode_factors",
@@ -37,6 +40,7 @@ __all__ = [
     "sample_factor",
     "second_moment_error",
     "sketch_all",
+    "sketch_factors",
     "sketch_rows",
     "triangular_factor",
 ]

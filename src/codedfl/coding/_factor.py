@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import scipy.linalg
@@ -116,10 +116,40 @@ def encode_factors(
     Returns:
         The triangular factor of the sum of all second moments, with the summed noise variance.
     """
-    require_one_each(len(devices), noise_variance=noise_variance, label_noise_variance=label_noise_variance)
     dtype, dimension = devices[0].features.dtype, devices[0].features.shape[1]
+    received = device_factors(
+        devices,
+        coded_samples,
+        noise_variance=noise_variance,
+        label_noise_variance=label_noise_variance,
+        streams=streams,
+        batch=batch,
+        clip_norm=clip_norm,
+        workers=workers,
+    )
+    factors = (factor for _, factor in received)
+    return add_factors(factors, coded_samples, dimension, float(np.sum(noise_variance)), dtype)
 
-    def draw(i: int) -> FloatArray:
+
+def device_factors(
+    devices: Sequence[Rows],
+    coded_samples: int,
+    *,
+    noise_variance: FloatArray,
+    label_noise_variance: FloatArray,
+    streams: Streams,
+    batch: int = 0,
+    clip_norm: float | None = None,
+    workers: Workers | None = None,
+) -> Iterator[tuple[int, FloatArray]]:
+    """Draw the factor of every device that has samples or noise, and yield its index and the factor as it is sent.
+
+    The arguments are those of `encode_factors`.
+    """
+    require_one_each(len(devices), noise_variance=noise_variance, label_noise_variance=label_noise_variance)
+    dtype = devices[0].features.dtype
+
+    def draw(i: int) -> tuple[int, FloatArray]:
         rows = devices[i] if clip_norm is None else devices[i].clipped(clip_norm)
         factor = sample_factor(
             compute_gram([rows]),
@@ -128,11 +158,10 @@ def encode_factors(
             label_noise_variance=float(label_noise_variance[i]),
             rng=streams.at("coding-factor", device=i, round=batch),
         )
-        return factor.astype(dtype)  # as it is sent
+        return i, factor.astype(dtype)
 
     sending = [i for i, rows in enumerate(devices) if len(rows) or noise_variance[i] > 0 or label_noise_variance[i] > 0]
-    received = (workers or Workers(1)).map(draw, sending)
-    return add_factors(received, coded_samples, dimension, float(np.sum(noise_variance)), dtype)
+    yield from (workers or Workers(1)).map(draw, sending)
 
 
 @one_blas_thread()

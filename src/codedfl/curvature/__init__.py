@@ -8,13 +8,14 @@ from codedfl.curvature._memory import DeviceMemory
 from codedfl.curvature._model import CurvatureModel
 from codedfl.curvature._nystrom import nystrom
 from codedfl.curvature._scheme import CurvatureCoded, CurvatureState
-from codedfl.curvature._upload import SubspaceUpload
+from codedfl.curvature._upload import FactorUpload, SubspaceUpload
 
 __all__ = [
     "CurvatureCoded",
     "CurvatureModel",
     "CurvatureState",
     "DeviceMemory",
+    "FactorUpload",
     "SubspaceUpload",
     "nystrom",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from codedfl.curvature._memory import DeviceMemory
 from codedfl.curvature._model import KEPT_SHARE, CurvatureModel
-from codedfl.curvature._upload import SubspaceUpload
+from codedfl.curvature._upload import FactorUpload, SubspaceUpload
 from codedfl.errors import InputError
 from codedfl.training import PreparedScheme, Round, Scheme, Setting
 from codedfl.typing import FloatArray
@@ -235,7 +235,7 @@ class CurvatureCoded(Scheme):
     def aggregation_macs(self, setting: Setting) -> float:
         """Return the server's arithmetic after the deadline: four products with the basis, and ``3 N d o`` for the memory."""
         federation = setting.federation
-        rank = self.upload.rank_in(setting) if isinstance(self.upload, SubspaceUpload) else 0
+        rank = self.upload.rank_in(setting) if isinstance(self.upload, SubspaceUpload | FactorUpload) else 0
         size = federation.dimension * federation.outputs
         return float(4 * KEPT_SHARE * rank * size + 3 * federation.devices * size)
 

@@ -1,4 +1,4 @@
-"""The upload of subspace sketches, and its cost."""
+"""Uploads that serve as curvature, and their cost: subspace sketches, and factors of coded rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codedfl._validation import require_at_least
-from codedfl.coding import SubspaceSketch, sketch_all
+from codedfl.coding import SubspaceSketch, device_factors, require_rows_for_factor, sketch_all, sketch_factors
 from codedfl.curvature._model import CurvatureModel
 from codedfl.errors import InputError
 from codedfl.training import Code, DevicePlan, Setting, UploadCost
@@ -17,6 +17,16 @@ LARGEST_RANK_SHARE = 0.25
 
 LARGEST_SKETCH = 2**28
 """Numbers of all sketches together that the server holds (2 GiB)."""
+
+
+LARGEST_FACTORS = 2**29
+"""Numbers of all factors together that the server holds (2 GiB)."""
+
+
+def rank_within(setting: Setting, rank: int) -> int:
+    """Return a rank that is worth sketching: at most a quarter of the columns."""
+    dimension = setting.federation.dimension
+    return min(rank, dimension, max(2, int(dimension * LARGEST_RANK_SHARE)))
 
 
 @dataclass(frozen=True)
@@ -39,8 +49,7 @@ class SubspaceUpload:
 
     def rank_in(self, setting: Setting) -> int:
         """Return ``r`` in a setting."""
-        dimension = setting.federation.dimension
-        return min(self.rank, dimension, max(2, int(dimension * LARGEST_RANK_SHARE)))
+        return rank_within(setting, self.rank)
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:  # noqa: ARG002
         """Sketch on all devices; a device sends ``d (r + o) + 1`` numbers for ``|S| d (2 r + o + 1)`` MACs."""
@@ -81,3 +90,71 @@ class SubspaceUpload:
         if not self.noise:
             return used
         return replace(used, noise_variance=code.noise_variance, label_noise_variance=code.label_noise_variance)
+
+
+@dataclass(frozen=True)
+class FactorUpload:
+    """Factors of noisy coded rows, as in `codedfl.training.CodedUpload`, sketched by the server instead of by the devices.
+
+    They cost far more to make and to send than sketches, and have the privacy of the coded rows.
+
+    Args:
+        rank: ``r``, at most.
+        noise: whether the setting's noise is added to the coded rows.
+    """
+
+    rank: int = 60
+    noise: bool = True
+
+    def __post_init__(self) -> None:
+        require_at_least("rank", self.rank, 2)
+
+    def rank_in(self, setting: Setting) -> int:
+        """Return ``r`` in a setting."""
+        return rank_within(setting, self.rank)
+
+    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:  # noqa: ARG002
+        """Draw the factor of every device and sketch them; the server is charged ``d^2 (d / 3 + 20 r)`` for eigenvectors."""
+        code, federation = setting.code, setting.federation
+        on, rank, d = code.uploading * float(self.noise), self.rank_in(setting), federation.dimension
+        devices = [setting.rows(i) if code.uploading[i] else setting.no_rows for i in range(federation.devices)]
+        factors = dict(
+            device_factors(
+                devices,
+                code.coded_samples,
+                noise_variance=on * code.noise_variance,
+                label_noise_variance=on * code.label_noise_variance,
+                streams=code.streams(setting.streams),
+                clip_norm=code.clip_norm,
+                workers=setting.workers,
+            )
+        )
+        sketch = sketch_factors(
+            factors,
+            code.coded_samples,
+            rank,
+            noise_variance=on * code.noise_variance,
+            samples=np.where(code.uploading, federation.samples, 0).astype(np.float64),
+            dimension=d,
+        )
+        sizes = np.array([float(len(rows)) for rows in devices])
+        macs = CurvatureModel.server_macs(len(factors), d, federation.outputs, rank)
+        eigenvectors = float(d) ** 2 * (d / 3 + 20 * rank)
+        return (sketch,), UploadCost.of_factors(setting, sizes).with_server_macs(setting, macs + eigenvectors)
+
+    def require_possible(self, setting: Setting, plan: DevicePlan) -> None:  # noqa: ARG002
+        """Refuse factors of fewer coded rows than columns, and more than the server can hold."""
+        federation = setting.federation
+        width = federation.dimension + federation.outputs
+        require_rows_for_factor(setting.code.coded_samples, width)
+        numbers = federation.devices * width**2
+        if numbers > LARGEST_FACTORS:
+            raise InputError(
+                f"{federation.devices} factors of {width} columns take {numbers:.3g} numbers, at most {LARGEST_FACTORS} fit: set"
+                " options.ccfl.upload to 'subspace'."
+            )
+
+    def depends_on(self, code: Code) -> Code:
+        """Return the code, without noise if none is added."""
+        blank = 0 * code.noise_variance
+        return code if self.noise else replace(code, noise_variance=blank, label_noise_variance=blank)

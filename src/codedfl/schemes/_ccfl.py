@@ -6,12 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from codedfl.curvature import CurvatureCoded, SubspaceUpload
+from codedfl.curvature import CurvatureCoded, FactorUpload, SubspaceUpload
 from codedfl.schemes._options import RoundDeadline
 from codedfl.training import InverseProbability, LocalSGD, Scheme
 
 
 def ccfl(
+    upload: Annotated[
+        Literal["subspace", "factor"],
+        Field(description="subspace: a small sketch; factor: that of noisy coded rows, dear but with their privacy"),
+    ] = "subspace",
     rank: Annotated[int, Field(description="directions in which a device's sketch shows curvature")] = 60,
     sketch_rows: Annotated[int, Field(description="rows that a device sketches")] = 100,
     deadline: RoundDeadline = "auto",
@@ -45,7 +49,7 @@ def ccfl(
     return CurvatureCoded(
         name="ccfl",
         title="CCFL",
-        upload=SubspaceUpload(rank, sketch_rows, noise),
+        upload=SubspaceUpload(rank, sketch_rows, noise) if upload == "subspace" else FactorUpload(rank),
         device=LocalSGD(steps=1, sampling=sampling, deadline=deadline),
         server=None,
         aggregation=InverseProbability(device_weight=1.0),
