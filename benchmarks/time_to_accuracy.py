@@ -284,6 +284,31 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) else "never"
 
 
+def as_csv(results: Results, datasets: Sequence[str], labels: Sequence[str], seeds: Sequence[int]) -> str:
+    """Every run on a line: time and megabytes to each target, and where it ended."""
+    targets = [f"{what}_within_{t:g}" for t in TARGETS for what in ("seconds", "megabytes")]
+    rows = [",".join(("dataset", "stragglers", "scheme", "noise", "seed", "status", *targets, "end", "centralised"))]
+    for dataset in datasets:
+        for stragglers in STRAGGLERS:
+            for seed in seeds:
+                for case in cases(dataset, stragglers, labels, seed):
+                    outcome = results.of(case)
+                    if outcome is None:
+                        continue
+                    reached = [outcome.reached(t) for t in TARGETS]
+                    numbers = [
+                        f"{value:.6g}" if point else ""
+                        for point in reached
+                        for value in ((point["everything_charged_s"], point["bytes_up"] / 1e6) if point else (0.0, 0.0))
+                    ]
+                    end = f"{outcome.curve[-1]['score']:.6g}", f"{outcome.record['centralised']:.6g}"
+                    noise = "" if case.noise is None else f"{case.noise:g}"
+                    label = f'"{case.label}"'
+                    named = (dataset, f"{stragglers:g}", label, noise, str(seed), outcome.record["status"])
+                    rows.append(",".join((*named, *numbers, *end)))
+    return "\n".join(rows) + "\n"
+
+
 def factors(results: Results, datasets: Sequence[str], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """How many times faster CCFL is than the fastest of its rivals, in every setting; infinite if none gets there."""
     rows = []
@@ -370,6 +395,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--seed", action="append", type=int, choices=SEEDS)
     parser.add_argument("--report", action="store_true", help="only report what is there")
     parser.add_argument("--quick", action="store_true", help="digits, paper's fleet, one seed: does it still work?")
+    parser.add_argument("--csv", type=Path, help="write every run of the table as a line")
     parser.add_argument("--picture", type=Path, help="draw the curves of the paper's fleet")
     parser.add_argument("--json", action="store_true", help="print the factors as JSON instead of the tables")
     return parser.parse_args()
@@ -386,6 +412,8 @@ def main() -> None:
         for seed in seeds:
             for dataset in datasets:
                 measure(results, dataset, labels, stragglers, seed)
+    if options.csv:
+        write_atomically(options.csv, as_csv(results, datasets, labels, seeds))
     if options.picture:
         draw(results, datasets, options.picture)
     compared = factors(results, datasets, seeds)

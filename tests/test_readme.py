@@ -27,7 +27,7 @@ def test_the_python_example_runs_and_is_short(capsys: pytest.CaptureFixture[str]
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
     exec(compile(example, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed] == ["FedAvg", "SCFL"]
+    assert [line.split()[0] for line in printed] == ["FedAvg", "CCFL"]
 
 
 def test_the_example_of_the_theory_page_runs(capsys: pytest.CaptureFixture[str]) -> None:

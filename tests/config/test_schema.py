@@ -12,7 +12,7 @@ from codedfl.config._schema import Section
 from codedfl.config._scheme_options import MAX_COUNT, option_defaults
 from codedfl.errors import InputError
 from codedfl.experiment import Config, parse_config
-from codedfl.schemes import PAPER_SCHEMES, SCHEMES
+from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES
 from codedfl.streams import MAX_SEED
 from tests.support import refusal_of
 
@@ -38,7 +38,7 @@ def refusal(place: str, value: object) -> str:
 def test_the_defaults_are_the_embedded_experiment() -> None:
     config = Config()
     assert parse_config({}) == config
-    assert config.schemes == PAPER_SCHEMES
+    assert config.schemes == DEFAULT_SCHEMES
     assert (config.data.dataset, config.data.devices, config.fleet.straggler_ratio) == ("digits", 20, 0.3)
 
 

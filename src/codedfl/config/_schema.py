@@ -13,7 +13,7 @@ from codedfl._messages import no_such_key
 from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
 from codedfl.errors import InputError
 from codedfl.identity import NOT_IDENTITY
-from codedfl.schemes import PAPER_SCHEMES, SCHEMES, make_scheme
+from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
 from codedfl.streams import MAX_SEED
 
 
@@ -235,7 +235,7 @@ class Config(Section):
     """
 
     seed: int = Field(0, ge=0, le=MAX_SEED, description="seed of all randomness")
-    schemes: tuple[str, ...] = Field(PAPER_SCHEMES, min_length=1, description="schemes to compare")
+    schemes: tuple[str, ...] = Field(DEFAULT_SCHEMES, min_length=1, description="schemes to compare")
     data: DataConfig = DataConfig()
     features: FeaturesConfig = FeaturesConfig()
     fleet: FleetConfig = FleetConfig()

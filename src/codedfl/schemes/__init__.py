@@ -15,12 +15,13 @@ from codedfl.schemes._fed3r import fed3r
 from codedfl.schemes._fedavg import fedavg
 from codedfl.schemes._momentum import momentum
 from codedfl.schemes._one_shot import one_shot
-from codedfl.schemes._registry import PAPER_SCHEMES, SCHEMES, make_scheme
+from codedfl.schemes._registry import DEFAULT_SCHEMES, PAPER_SCHEMES, SCHEMES, make_scheme
 from codedfl.schemes._scfl import scfl, scfl_fixed
 from codedfl.schemes._table import COLUMNS, describe, markdown_table
 
 __all__ = [
     "COLUMNS",
+    "DEFAULT_SCHEMES",
     "PAPER_SCHEMES",
     "SCHEMES",
     "ccfl",

@@ -34,7 +34,10 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
 }
 
 PAPER_SCHEMES = ("fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl-fixed", "scfl")
-"""The schemes that the paper compares, and that a comparison runs by default."""
+"""The schemes that the paper compares."""
+
+DEFAULT_SCHEMES = ("fedavg", "codedfedl", "dp-cfl", "scfl", "momentum", "fed3r", "ccfl")
+"""The schemes that a comparison runs by default: one of each kind that runs with any code."""
 
 
 def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Scheme:
@@ -53,7 +56,7 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         >>> make_scheme("sclf")
         Traceback (most recent call last):
         codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl, \
-momentum, fed3r, one-shot. Did you mean 'scfl'?
+ccfl, momentum, fed3r, one-shot. Did you mean 'scfl'?
     """
     if name not in SCHEMES:
         raise InputError(
