@@ -68,7 +68,7 @@ ENTRIES: Mapping[str, Entry] = {
     "Fed3R": Entry("fed3r"),
     "one-shot": Entry("one-shot", noisy=True),
     "CCFL": Entry("ccfl", share_of_time=0.15),
-    "CCFL, noisy sketch": Entry("ccfl", noisy=True, options={"noise": True}, share_of_time=0.15),
+    "CCFL, noisy sketch": Entry("ccfl", noisy=True, options={"noise": True, "sketch_rows": 1000}, share_of_time=0.15),
     "CCFL, factor": Entry("ccfl", noisy=True, options={"upload": "factor"}, share_of_time=0.15),
 }
 RIVALS = ("FedAvg", "CodedFedL", "DP-CFL", "SCFL", "Fed3R")

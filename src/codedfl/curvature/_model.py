@@ -22,6 +22,9 @@ Nyström puts that eigenvalue at a third of its true value when a sixth of the d
 thirds of it; `docs/beyond.md` derives the range of stable values.
 """
 
+LARGEST_MISMATCH = 3.0
+"""What the damping allows an eigenvalue that the sketch's noise hides to be, in units of the damping; stable with room to spare."""
+
 
 @dataclass(frozen=True, eq=False)
 class CurvatureModel:
@@ -50,8 +53,8 @@ class CurvatureModel:
     def of(cls, sketch: SubspaceSketch, samples: FloatArray) -> CurvatureModel:
         """Build the model from the sketches of all devices.
 
-        Eigenvalues that the sketch's own noise could have made are left out, and the damping is at least that noise. A device
-        that sent no sketch is taken to be like the mean of the others.
+        Eigenvalues that the sketch's own noise could have made are left out, and the damping is large enough for eigenvalues that
+        it could have hidden. A device that sent no sketch is taken to be like the mean of the others.
 
         Args:
             sketch: the sketches.
@@ -73,7 +76,7 @@ class CurvatureModel:
             shares = samples[silent] / samples[~silent].sum()
             blocks[silent] = shares[:, None, None] * blocks[~silent].sum(axis=0)
             tails[silent] = shares * tails[~silent].sum()
-        damping = max(DAMPING_FACTOR * next_value, sketch.noise_norm)
+        damping = max(DAMPING_FACTOR * next_value, sketch.noise_norm / LARGEST_MISMATCH)
         smallest = 1e-6 * float(values[0]) if values[0] > 0 else 1.0
         return cls(basis, values, blocks, tails, intercepts, max(damping, smallest))
 
