@@ -23,7 +23,7 @@ thirds of it; `docs/beyond.md` derives the range of stable values.
 """
 
 LARGEST_MISMATCH = 3.0
-"""What the damping allows an eigenvalue that the sketch's noise hides to be, in units of the damping; stable with room to spare."""
+"""The largest eigenvalue that the noise of a sketch may hide, in units of the damping; stable with room to spare."""
 
 
 @dataclass(frozen=True, eq=False)
