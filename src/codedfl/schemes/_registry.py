@@ -53,7 +53,7 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         >>> make_scheme("sclf")
         Traceback (most recent call last):
         codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl, \
-momentum, fed3r, one-shot. Did you mean 'scfl'?
+ccfl, momentum, fed3r, one-shot. Did you mean 'scfl'?
     """
     if name not in SCHEMES:
         raise InputError(
