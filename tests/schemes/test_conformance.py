@@ -215,7 +215,7 @@ def test_a_step_too_large_is_reported_as_divergence(name: str) -> None:
         return
     if isinstance(result.scheme, CurvatureCoded):
         assert (result.status, result.progress.state.round) == ("completed", 200)
-        assert result.progress.state.dampings > 0, "it backs off by itself ..."
+        assert getattr(result.progress.state, "dampings", 0) > 0, "it backs off by itself ..."
         assert result.final.gap < 0.01 * result.curve[0].gap, "... and gets there"
         return
     assert result.status == "diverged"
