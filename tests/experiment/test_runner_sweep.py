@@ -52,13 +52,14 @@ def check(*configs: Config) -> list[Comparison]:
 
 def test_noise_levels() -> None:
     quiet, noisy, none = check(
-        *(small_config(schemes=SCHEMES, coding__noise_variance=variance) for variance in (0.1, 5.0, 0.0))
+        *(small_config(schemes=[*SCHEMES, "ccfl"], coding__noise_variance=level) for level in (0.1, 5.0, 0.0))
     )
-    assert quiet["fedavg"].progress is noisy["fedavg"].progress is none["fedavg"].progress, "trained once"
+    for name in ("fedavg", "ccfl"):  # no coded data, and a sketch without noise
+        assert quiet[name].progress is noisy[name].progress is none[name].progress, "trained once"
     assert quiet["scfl"].final.loss < noisy["scfl"].final.loss
     assert quiet.setting.federation is noisy.setting.federation
     assert quiet.setting.gram is noisy.setting.gram
-    assert quiet["scfl"].prepared.coded is quiet["dp-cfl"].prepared.coded
+    assert quiet["scfl"].prepared.uploaded is quiet["dp-cfl"].prepared.uploaded
 
 
 def test_draws_of_the_coded_data() -> None:

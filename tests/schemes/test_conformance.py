@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codedfl.curvature import CurvatureCoded
 from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.parallel import Workers
@@ -71,7 +72,10 @@ def test_returns_models_curve_and_charges(name: str) -> None:
     assert 0 <= result.final.score <= 1
     times = [point.simulated_time_s for point in result.curve]
     assert times == pytest.approx([k * result.prepared.device.arrivals.duration_s for k in (0, 5, 10, 12)])
-    assert result.final.everything_charged_s == pytest.approx(times[-1] + result.progress.ledger.preparation_s)
+    ledger = result.progress.ledger
+    charged = times[-1] + ledger.preparation_s + ledger.aggregation_s
+    assert result.final.everything_charged_s == pytest.approx(charged)
+    assert (ledger.aggregation_s > 0) == isinstance(result.scheme, CurvatureCoded), "the others only add up"
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(name: str) -> None:
@@ -122,17 +126,19 @@ def test_nobody_ever_arrives(name: str) -> None:
     assert result.progress.ledger.bits_up.sum() == 0
     if make_scheme(name).one_shot:
         assert np.array_equal(result.model, run(name, make_setting()).model), "nobody has to arrive"
-    elif make_scheme(name).server is None:
+    elif make_scheme(name).server is None and make_scheme(name).upload is None:
         assert np.all(result.model == 0), "without devices and server nothing is learnt"
     else:
-        assert result.final.loss < result.curve[0].loss, "the coded data alone must teach something"
+        assert result.final.loss < result.curve[0].loss, "what was uploaded must teach something by itself"
 
 
 def test_everybody_always_arrives(name: str) -> None:
     result = run(name, make_setting(make_federation((7, 12, 5, 4)), power_dbm=ALWAYS_DBM))
     assert result.status == "completed"
     if result.prepared.device.broadcasts:
-        assert np.all(result.prepared.device.arrivals.probability == 1)
+        # A scheme that chooses a shorter deadline has devices that miss one in a million.
+        shortfall = 1e-6 if result.prepared.device.arrivals.duration_s < result.prepared.setting.deadline_s else 0.0
+        assert np.all(result.prepared.device.arrivals.probability >= 1 - shortfall)
         assert result.final.mean_arrivals == 4
 
 
@@ -160,7 +166,7 @@ def test_fewer_and_more_coded_samples_than_data(name: str, coded_samples: int) -
 def test_no_noise_and_all_data_coded_many_times_comes_close_to_gradient_descent(name: str, encoder: str) -> None:
     """With c large, no noise, full batches and everyone in time, all unbiased schemes are gradient descent, up to 1/sqrt(c).
 
-    A one-shot scheme is at the end of gradient descent at once.
+    A one-shot scheme is at the end of gradient descent at once, and one that tunes itself comes close in as many steps.
     """
     setting = make_setting(
         power_dbm=ALWAYS_DBM,
@@ -178,10 +184,10 @@ def test_no_noise_and_all_data_coded_many_times_comes_close_to_gradient_descent(
         "one-shot": {"ridge_share": 0.0},
     }
     scheme = make_scheme(name, plain.get(name))
-    result = train(scheme.prepare(setting), RATE, ROUNDS)
+    result = train(scheme.prepare(setting), LearningRate(1.0) if scheme.tunes_itself else RATE, ROUNDS)
     X, Y = setting.federation.features, setting.federation.labels
     W = np.zeros((3, 2))
-    for k in range(2000 if scheme.one_shot else ROUNDS):
+    for k in range(2000 if scheme.tunes_itself else ROUNDS):
         W = W - RATE.at(k) * X.T @ (X @ W - Y)
     # H~ - H has entries of size ||H|| / sqrt(c) = L / 200, so after 12 steps of eta L ~ 0.2 the relative error is about 1%.
     assert np.linalg.norm(result.last_model - W) < 0.05 * np.linalg.norm(W)
@@ -207,6 +213,11 @@ def test_a_step_too_large_is_reported_as_divergence(name: str) -> None:
     if result.scheme.one_shot:
         assert (result.status, result.progress.state.round) == ("completed", 200)
         return
+    if isinstance(result.scheme, CurvatureCoded):
+        assert (result.status, result.progress.state.round) == ("completed", 200)
+        assert getattr(result.progress.state, "dampings", 0) > 0, "it backs off by itself ..."
+        assert result.final.gap < 0.01 * result.curve[0].gap, "... and gets there"
+        return
     assert result.status == "diverged"
     assert "lower the learning rate" in result.message
     assert result.progress.state.round < 200
@@ -218,7 +229,7 @@ def test_divergence_in_threads_warns_no_one(name: str) -> None:
         result = train(
             prepare(name, setting), LearningRate(1e18), 20, evaluate_every=20
         )  # a warning would be an error here
-    assert result.status == ("completed" if result.scheme.one_shot else "diverged")
+    assert result.status == ("completed" if result.scheme.tunes_itself else "diverged")
 
 
 def test_a_norm_bound_keeps_the_model_bounded(name: str) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codedfl.schemes import SCHEMES, codedfedl, make_scheme, markdown_table, momentum, one_shot, scfl
+from codedfl.schemes import SCHEMES, ccfl, codedfedl, make_scheme, markdown_table, momentum, one_shot, scfl
 from codedfl.schemes._table import COLUMNS, describe
 from codedfl.training import LocalSGD
 
@@ -19,7 +19,12 @@ def test_rows_follow_the_choices() -> None:
     noisy = {name for name, row in rows.items() if row["upload"] == "projection + noise"}
     assert noisy == {"dp-cfl", "scfl", "scfl-fixed"}
     # ... and CFL-FB and CodedFedL aggregate after every step.
-    assert {name for name, row in rows.items() if row["steps a round"] == "1"} == {"cfl-fb", "codedfedl", "momentum"}
+    assert {name for name, row in rows.items() if row["steps a round"] == "1"} == {
+        "cfl-fb",
+        "codedfedl",
+        "ccfl",
+        "momentum",
+    }
     averaging = {name for name, row in rows.items() if row["returns"] == "step-weighted average"}
     assert averaging == {"scfl", "scfl-fixed", "momentum"}
     # The others train in rounds; these solve once.
@@ -27,6 +32,10 @@ def test_rows_follow_the_choices() -> None:
     assert rows["fed3r"]["upload"] == "exact second moments"
     assert rows["one-shot"]["upload"] == "factor of projection + noise"
     assert rows["dp-cfl"]["devices, each round"] == "nothing"
+    # One alone remembers devices.
+    assert {name for name, row in rows.items() if row["combined by"] == "memory"} == {"ccfl"}
+    assert rows["ccfl"]["upload"] == "subspace sketch"
+    assert rows["ccfl"]["returns"] == "average of recent iterates"
 
 
 def test_a_changed_choice_changes_the_row() -> None:
@@ -35,6 +44,9 @@ def test_a_changed_choice_changes_the_row() -> None:
     assert describe(scfl(upload="factor"))[1] == "factor of projection + noise"
     assert describe(one_shot(upload="rows"))[1] == "projection + noise"
     assert describe(momentum(momentum=0.5))[3] == "momentum 0.5"
+    assert describe(ccfl(noise=True))[1] == "subspace sketch + noise"
+    assert describe(ccfl(deadline="fixed"))[2] == "mini-batch gradient, adaptive batch"
+    assert describe(ccfl(memory="none"))[3:6:2] == ("preconditioned step, momentum", "weights 1/p")
 
 
 def test_a_new_kind_of_device_work_is_named_by_its_class() -> None:

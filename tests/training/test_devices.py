@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
+from codedfl.fleet import TraceArrivals
 from codedfl.schemes import fedavg
 from codedfl.training import DevicePlan, Idle, LearningRate, LocalSGD, Start, train
+from codedfl.training._devices import WalkPlan
 from tests.problems import ALWAYS_DBM, make_setting
 
 
@@ -71,3 +73,11 @@ def test_idle_devices_do_nothing() -> None:
 def test_a_batch_below_one_is_refused() -> None:
     with pytest.raises(InputError, match="batch = 0"):
         LocalSGD(batch=0)
+
+
+def test_walking_looks_no_further_than_a_short_trace() -> None:
+    batches = np.array([[4, 8, 2, 0], [6, 0, 2, 0]])
+    trace = TraceArrivals(batches, batches > 0, np.full(4, 0.5), duration_s=1.0)
+    plan = LocalSGD(steps=1, sampling="walk").plan(make_setting(), trace)
+    assert isinstance(plan, WalkPlan)
+    assert plan.strides.tolist() == [5, 8, 2, 1]

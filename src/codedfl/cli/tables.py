@@ -139,6 +139,7 @@ def schemes_table() -> Table:
     """Return Table I of the paper, generated from the code."""
     rows = [[cell.strip("`") for cell in describe(make_scheme(name))] for name in SCHEMES]
     table = new_table()
+    table.padding = 0  # seven columns of words leave no room for more than a space between them
     for name, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True):
         longest_word = max(len(word) for cell in (name, *cells) for word in cell.split())
         table.add_column(name, width=None if "each round" in name else longest_word)

@@ -8,6 +8,7 @@ from codedfl.curvature._memory import DeviceMemory
 from codedfl.curvature._model import CurvatureModel
 from codedfl.curvature._nystrom import nystrom
 from codedfl.curvature._scheme import CurvatureCoded, CurvatureState
+from codedfl.curvature._stability import largest_stable_mismatch
 from codedfl.curvature._upload import FactorUpload, SubspaceUpload
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "DeviceMemory",
     "FactorUpload",
     "SubspaceUpload",
+    "largest_stable_mismatch",
     "nystrom",
 ]

@@ -159,13 +159,16 @@ class CurvatureCoded(Scheme):
 
     def apply(self, state: CurvatureState, round: Round) -> tuple[CurvatureState, Mapping[str, float]]:
         """Return the state after ``W_{k+1} = W_k - eta P G``; back at the anchor, with more damping, if it does not settle."""
-        model = state.model.astype(np.float64)
+        model, never_arrived = state.model.astype(np.float64), state.arrivals == 0
         state, gradient = self._gradient(state, round, model)
         step = state.preconditioned(gradient)
         decrement = float(np.sum(gradient * step))
         diagnostics = {"decrement": decrement, "damping": state.damping}
-        first = state.first_decrement or decrement
-        state = replace(state, round=state.round + 1, first_decrement=first)
+        first, least = state.first_decrement or decrement, state.least_decrement
+        if self.memory != "carried" and np.any(state.arrivals[never_arrived] > 0) and math.isfinite(decrement):
+            # Without a prior, the gradient grows whenever a device adds to it for the first time: earlier ones do not compare.
+            first, least = max(first, decrement), math.inf
+        state = replace(state, round=state.round + 1, first_decrement=first, least_decrement=least)
         if decrement > max(UNSETTLED * state.least_decrement, STILL_LARGE * first) or not math.isfinite(decrement):
             return self._damped(state), diagnostics
         if decrement < state.least_decrement:

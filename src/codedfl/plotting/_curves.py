@@ -23,11 +23,12 @@ COLOURS = {
     "dp-cfl": "#CC79A7",
     "scfl-fixed": "#56B4E9",
     "scfl": "#0072B2",
+    "ccfl": "#C1121F",
     "momentum": "#D55E00",
     "fed3r": "#117733",
     "one-shot": "#882255",
 }
-"""Colours that stay apart for colour-blind readers (Okabe and Ito, then Tol), with the strongest one for the paper's scheme."""
+"""Colours that stay apart for colour-blind readers (Okabe and Ito, then Tol), with strong ones for SCFL and CCFL."""
 
 AXIS_TITLES = {
     "training": "simulated training time (s)",
@@ -91,7 +92,7 @@ def _draw_run(axes: Axes, result: RunResult, curve: Sequence[Evaluation], clock:
     times, scores = [_seconds(point, clock) for point in curve], [point.score for point in curve]
     if len(curve) == 1:
         times, scores = [*times, latest], scores * 2
-    strong = name == "scfl"
+    strong = name in ("scfl", "ccfl")
     axes.plot(
         times,
         scores,

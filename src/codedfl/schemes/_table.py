@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codedfl.curvature import CurvatureCoded, SubspaceUpload
 from codedfl.schemes._momentum import Momentum
 from codedfl.schemes._registry import SCHEMES, make_scheme
 from codedfl.training import (
@@ -34,8 +35,8 @@ def describe(scheme: Scheme) -> tuple[str, ...]:
         _devices(scheme),
         _server(scheme),
         _steps(scheme),
-        "-" if scheme.one_shot else "weights 1/p" if isinstance(scheme.aggregation, InverseProbability) else "sum",
-        "solution" if scheme.one_shot else "step-weighted average" if scheme.final == "average" else "last iterate",
+        _combined_by(scheme),
+        _returns(scheme),
     )
 
 
@@ -56,6 +57,8 @@ def _upload(scheme: Scheme) -> str:
             return "none"
         case ExactStatistics():
             return "exact second moments"
+        case SubspaceUpload(noise=noise):
+            return "subspace sketch + noise" if noise else "subspace sketch"
         case CodedUpload(noise=noise, kind=kind):
             what = "projection + noise" if noise else "weighted projection"
             return what if kind == "rows" else f"factor of {what}"
@@ -79,6 +82,8 @@ def _devices(scheme: Scheme) -> str:
     match scheme.device:
         case Idle():
             return "nothing"
+        case LocalSGD(batch="adaptive", steps=1, deadline="auto"):
+            return "one gradient, adaptive batch and deadline"
         case LocalSGD(batch="adaptive", steps=1):
             return "mini-batch gradient, adaptive batch"
         case LocalSGD(batch="adaptive"):
@@ -97,6 +102,8 @@ def _server(scheme: Scheme) -> str:
     if scheme.one_shot:
         return "nothing (solves once before)"
     match scheme.server:
+        case None if isinstance(scheme, CurvatureCoded):
+            return "preconditioned step, " + ("momentum" if scheme.memory == "none" else "memory of every device")
         case None if isinstance(scheme, Momentum) and scheme.momentum:
             return f"momentum {scheme.momentum:g}"
         case None:
@@ -107,3 +114,19 @@ def _server(scheme: Scheme) -> str:
             return "SGD on coded data"
         case _:
             return "gradient on parity data"
+
+
+def _combined_by(scheme: Scheme) -> str:
+    if scheme.one_shot:
+        return "-"
+    if isinstance(scheme, CurvatureCoded) and scheme.memory != "none":
+        return "memory"
+    return "weights 1/p" if isinstance(scheme.aggregation, InverseProbability) else "sum"
+
+
+def _returns(scheme: Scheme) -> str:
+    if scheme.one_shot:
+        return "solution"
+    if isinstance(scheme, CurvatureCoded):
+        return "average of recent iterates"
+    return "step-weighted average" if scheme.final == "average" else "last iterate"

@@ -183,7 +183,7 @@ def walking_order(streams: Streams, device: int, samples: int) -> tuple[IntArray
 def walking_strides(arrivals: Arrivals, rounds: int = 32) -> IntArray:
     """Return the mean batch of each device over its first rounds, 1 or more: as far as it gets in a round, (N,)."""
     total, arrived = np.zeros((2, len(arrivals.probability)))
-    for round in range(rounds):
+    for round in range(min(rounds, getattr(arrivals, "rounds", rounds))):  # a trace may be shorter
         attendance = arrivals.attend(round)
         for device, batch in attendance.arrivals():
             total[device] += batch
