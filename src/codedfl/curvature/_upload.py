@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +14,10 @@ from codedfl.errors import InputError
 from codedfl.training import Code, DevicePlan, Setting, UploadCost
 from codedfl.training import without_code as blank_code
 
-LARGEST_RANK_SHARE = 0.25
+Rank = int | Literal["auto"]
+"""Number of sketched directions ``r``; ``auto`` for `USUAL_RANK`, or a quarter of the columns if that is less."""
+
+USUAL_RANK = 60
 
 LARGEST_SKETCH = 2**28
 """Numbers of all sketches together that the server holds (2 GiB)."""
@@ -23,10 +27,19 @@ LARGEST_FACTORS = 2**29
 """Numbers of all factors together that the server holds (2 GiB)."""
 
 
-def rank_within(setting: Setting, rank: int) -> int:
-    """Return a rank that is worth sketching: at most a quarter of the columns."""
+def rank_within(setting: Setting, rank: Rank) -> int:
+    """Return ``r`` in a setting, at most the number of columns.
+
+    By itself it is at most a quarter of them: with more, exact second moments would be no dearer than the sketch.
+    """
     dimension = setting.federation.dimension
-    return min(rank, dimension, max(2, int(dimension * LARGEST_RANK_SHARE)))
+    return min(max(2, min(USUAL_RANK, dimension // 4)) if rank == "auto" else rank, dimension)
+
+
+def require_rank(rank: Rank) -> None:
+    """Refuse a rank below two: one direction is kept, the next tells the damping."""
+    if rank != "auto":
+        require_at_least("rank", rank, 2)
 
 
 @dataclass(frozen=True)
@@ -34,17 +47,17 @@ class SubspaceUpload:
     """Sketches ``X_S^T [X_S Omega, Y_S]`` of every device that takes part.
 
     Args:
-        rank: ``r``, at most; no more than a quarter of the columns, since all of them would be cheaper to send as they are.
+        rank: ``r``, no more than the data has columns.
         rows: ``|S|``, at most; no more than a device has.
         noise: whether the setting's noise variances are added to what is sent.
     """
 
-    rank: int = 60
+    rank: Rank = "auto"
     rows: int = 100
     noise: bool = False
 
     def __post_init__(self) -> None:
-        require_at_least("rank", self.rank, 2)
+        require_rank(self.rank)
         require_at_least("sketch_rows", self.rows, 1)
 
     def rank_in(self, setting: Setting) -> int:
@@ -99,15 +112,15 @@ class FactorUpload:
     They cost far more to make and to send than sketches, and have the privacy of the coded rows.
 
     Args:
-        rank: ``r``, at most.
+        rank: ``r``, no more than the data has columns.
         noise: whether the setting's noise is added to the coded rows.
     """
 
-    rank: int = 60
+    rank: Rank = "auto"
     noise: bool = True
 
     def __post_init__(self) -> None:
-        require_at_least("rank", self.rank, 2)
+        require_rank(self.rank)
 
     def rank_in(self, setting: Setting) -> int:
         """Return ``r`` in a setting."""

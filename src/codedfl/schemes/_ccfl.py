@@ -12,11 +12,12 @@ from codedfl.training import InverseProbability, LocalSGD, Scheme
 
 
 def ccfl(
-    upload: Annotated[
-        Literal["subspace", "factor"],
-        Field(description="subspace: a small sketch; factor: that of noisy coded rows, dear but with their privacy"),
-    ] = "subspace",
-    rank: Annotated[int, Field(description="directions in which a device's sketch shows curvature")] = 60,
+    rank: Annotated[
+        int | Literal["auto"],
+        Field(
+            description="directions in which a sketch shows curvature; auto is 60, or a quarter of the features if less"
+        ),
+    ] = "auto",
     sketch_rows: Annotated[int, Field(description="rows that a device sketches")] = 100,
     deadline: RoundDeadline = "auto",
     memory: Annotated[
@@ -34,6 +35,10 @@ def ccfl(
     estimate_arrivals: Annotated[
         bool, Field(description="with memory none: estimate arrival probabilities from who has arrived so far")
     ] = False,
+    upload: Annotated[
+        Literal["subspace", "factor"],
+        Field(description="subspace: a small sketch; factor: that of noisy coded rows, dear but with their privacy"),
+    ] = "subspace",
 ) -> Scheme:
     """Build CCFL, which uses coded data as curvature and has no step size to choose.
 
