@@ -107,7 +107,7 @@ def test_noise_has_the_variance_that_was_asked_for() -> None:
     rows, rng = random_rows(6, D, OUTPUTS, seed=3), np.random.default_rng(7)
     exact = moments(rows)
     sent = [sketch_rows(rows, OMEGA, 6, noise_variance=0.3, label_noise_variance=2.0, rng=rng) for _ in range(300)]
-    for place, variance in ((0, 0.3), (1, 2.0)):
+    for place, variance in ((0, 0.3), (1, 2.0), (2, 0.3)):
         noise = np.array([one[place] for one in sent]) - exact[place]
         assert abs(noise.var() / variance - 1) < SIGMAS * np.sqrt(2 / noise.size)
         assert abs(noise.mean()) < SIGMAS * np.sqrt(variance / noise.size)

@@ -138,7 +138,8 @@ def test_noise_in_the_sketch_does_not_move_the_optimum() -> None:
 def test_too_little_damping_is_noticed_and_raised() -> None:
     setting, rounds = problem(UNEVEN), 400
     arrivals = half_present(rounds, setting)
-    result = train(ccfl(2, 1, damping_factor=1e-4).prepare(setting, arrivals=arrivals), OWN_STEP, rounds)
+    prepared = ccfl(2, 1, damping_factor=1e-4).prepare(setting, arrivals=arrivals)
+    result = train(prepared, OWN_STEP, rounds, evaluate_every=rounds)
     state = state_of(result)
     assert result.status == "completed"
     assert state.dampings >= 2

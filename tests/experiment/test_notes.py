@@ -33,3 +33,16 @@ def test_devices_that_never_arrive_are_named() -> None:
     (note,) = notes_on(deaf)
     assert note.startswith("in FedAvg, SCFL, device-")  # DP-CFL expects nobody
     assert "and 1 more hardly ever make the deadline" in note
+
+
+def test_a_damping_that_had_to_be_raised_is_reported() -> None:
+    def notes(factor: float, rank: int, rows: int) -> list[str]:
+        options = {"damping_factor": factor, "rank": rank, "sketch_rows": rows}
+        found = run(small_config(schemes=["ccfl"], options__ccfl=options, training__rounds=60))
+        assert bool(notes_on(found)) == (getattr(found["ccfl"].progress.state, "dampings", 0) > 0)
+        return notes_on(found)
+
+    assert notes(1.0, 60, 100) == []
+    (once,), (often,) = notes(1e-2, 2, 1), notes(1e-4, 2, 1)
+    assert "CCFL did not settle with the damping that its sketch suggested, and raised it once: " in once
+    assert "raised it 5 times: sketching more rows (options.ccfl.sketch_rows)" in often

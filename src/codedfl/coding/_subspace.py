@@ -85,17 +85,16 @@ def sketch_rows(
     label_noise_variance: float = 0.0,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return what a device sends: ``X_S^T X_S Omega + N``, ``X_S^T Y_S + N_Y`` and ``||X_S||_F^2``.
+    """Return what a device sends: ``X_S^T X_S Omega + N``, ``X_S^T Y_S + N_Y`` and ``||X_S||_F^2 + n``.
 
-    ``S`` is drawn without replacement. If samples have norm ``B`` and labels norm ``B_Y`` at most, one sample changes the first
-    two by at most ``B^2`` and ``B B_Y`` in Frobenius norm, so with noise they are a Gaussian mechanism; the third is a
-    number of the order of ``|S|`` that the server uses as a scale.
+    ``S`` is drawn without replacement. If samples have norm ``B`` and labels norm ``B_Y`` at most, one sample changes these by
+    at most ``B^2``, ``B B_Y`` and ``B^2`` in Frobenius norm, so with noise they are Gaussian mechanisms.
 
     Args:
         rows: the samples.
         test_matrix: ``Omega``.
         count: ``|S|``, at most the number of rows.
-        noise_variance: variance of the entries of ``N``.
+        noise_variance: variance of the entries of ``N``, and of the number ``n``.
         label_noise_variance: variance of the entries of ``N_Y``.
         rng: the source of ``S`` and the noise.
 
@@ -115,10 +114,15 @@ def sketch_rows(
     joined = taken.joined().astype(np.float64)
     features, labels = joined[:, :dimension], joined[:, dimension:]
     products, label_products = features.T @ (features @ test_matrix), features.T @ labels
-    for sent, variance in ((products, noise_variance), (label_products, label_noise_variance)):
+    energy = np.sum(features**2, keepdims=True)
+    for sent, variance in (
+        (products, noise_variance),
+        (label_products, label_noise_variance),
+        (energy, noise_variance),
+    ):
         if variance > 0:
             sent += gaussian(rng, sent.shape, variance, sent.dtype)
-    return products, label_products, float(np.sum(features**2))
+    return products, label_products, float(energy.item())
 
 
 @one_blas_thread()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from codedfl._messages import number
+from codedfl.curvature import CurvatureState
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
+from codedfl.training import RunResult
 
 HARDLY_EVER = 1e-3
 """An arrival probability below which a device deserves a note."""
@@ -37,12 +39,25 @@ def notes_on(comparison: Comparison) -> list[str]:
     for result in comparison.results:
         if result.message:
             notes.append(f"{result.scheme.title} {result.message}.")
+        notes += _damping_notes(result)
         if result.choice and result.choice.at_edge and len(result.choice.trials) > 1:
             notes.append(
                 f"{result.scheme.title} did best with the step size {result.scale:g} / L at the edge of learning_rate.grid:"
                 " a wider grid might do better."
             )
     return notes
+
+
+def _damping_notes(result: RunResult) -> list[str]:
+    """Return a note if a sketch was too poor for the damping that it suggested."""
+    state = result.progress.state
+    if not isinstance(state, CurvatureState) or state.dampings == 0:
+        return []
+    times = "once" if state.dampings == 1 else f"{state.dampings} times"
+    return [
+        f"{result.scheme.title} did not settle with the damping that its sketch suggested, and raised it {times}: sketching more"
+        f" rows (options.{result.scheme.name}.sketch_rows) or more directions (options.{result.scheme.name}.rank) helps."
+    ]
 
 
 def _incentive_notes(comparison: Comparison) -> list[str]:

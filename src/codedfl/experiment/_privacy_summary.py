@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from codedfl.coding import Rows
-from codedfl.privacy import PrivacyAccountant, mi_dp_bits
+from codedfl.curvature import SubspaceUpload
+from codedfl.privacy import PrivacyAccountant, gaussian_epsilon, mi_dp_bits
 from codedfl.training import RunResult, Setting
 
 
 def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
     """Return the budgets of a scheme's upload, the largest over devices, with their meaning.
 
-    The factor of coded rows has the budgets of the rows, since ``R^T R`` is sufficient for their law.
+    The factor of coded rows has the budgets of the rows, since ``R^T R`` is sufficient for their law. A sketch with noise is a
+    Gaussian mechanism; MI-DP says nothing about it.
 
     Args:
         result: the run.
@@ -30,6 +32,8 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
     if scheme.upload is None:
         none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
         return {**none, "mi_dp": "no coded upload"}
+    if isinstance(scheme.upload, SubspaceUpload):
+        return _privacy_of_sketch(result, scheme.upload, delta)
     if not result.prepared.coded:
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
         return {**unbounded, "mi_dp": "unbounded: exact statistics"}
@@ -56,15 +60,73 @@ def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | Non
     """Return the worst-case epsilon under this noise; infinite if samples are not clipped."""
     if setting.code.clip_norm is None:
         return math.inf
-    labels = setting.federation.labels
     return PrivacyAccountant(
         coded_samples=rows,
         noise_variance=noise,
         delta=delta,
         norm_bound=setting.code.clip_norm,
         label_noise_variance=label_noise,
-        label_norm_bound=float(np.linalg.norm(labels, axis=1).max()) or 1.0,
+        label_norm_bound=_label_norm(setting),
     ).epsilon
+
+
+def _label_norm(setting: Setting) -> float:
+    """Return ``B_Y``, the largest norm of a label."""
+    return float(np.linalg.norm(setting.federation.labels, axis=1).max()) or 1.0
+
+
+def _privacy_of_sketch(result: RunResult, upload: SubspaceUpload, delta: float) -> dict[str, Any]:
+    """Return the budgets of a sketch; see `sketch_sensitivity`.
+
+    The server keeps devices apart, so there is no sum that would hide one among others.
+    """
+    setting, sketch = result.prepared.setting, result.prepared.sketch
+    code, bound = setting.code, setting.code.clip_norm
+    if not upload.noise or not np.all(code.noise_variance[sketch.rows > 0] > 0):
+        unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
+        return {**unbounded, "mi_dp": "unbounded: sketch without noise"}
+    features = both = math.inf
+    if bound is not None:
+        features = both = 0.0
+        for i in np.flatnonzero(sketch.rows):
+            some = bool(sketch.rows[i] < setting.federation.samples[i])
+            changes = sketch_sensitivity(bound, _label_norm(setting), some_rows=some)
+            squares = [
+                change**2 / variance if variance > 0 else math.inf
+                for change, variance in zip(
+                    changes, (float(code.noise_variance[i]), float(code.label_noise_variance[i])), strict=True
+                )
+            ]
+            features, both = max(features, squares[0]), max(both, sum(squares))
+    epsilon = gaussian_epsilon(math.sqrt(both), delta)
+    return {
+        "mi_dp_bits": None,
+        "mi_dp": "not defined for sketches",
+        "epsilon_features": gaussian_epsilon(math.sqrt(features), delta),
+        "epsilon": epsilon,
+        "epsilon_in_sum": epsilon,
+    }
+
+
+def sketch_sensitivity(norm_bound: float, label_norm_bound: float, *, some_rows: bool) -> tuple[float, float]:
+    """Return the most by which one sample changes what a sketch tells about features and about labels, in Frobenius norm.
+
+    A sample ``(x, y)`` changes ``X^T X Omega`` by ``x x^T Omega`` and ``||X||^2`` by ``||x||^2``, together by at most
+    ``sqrt(2) B^2``, and ``X^T Y`` by ``x y^T``, at most ``B B_Y``. If a sketch has some of the rows, a sample that is removed may
+    have been one of them, and then another takes its place. That changes features by no more than ``sqrt(2) B^2``, since
+    ``||x x^T - z z^T||^2 + (||x||^2 - ||z||^2)^2 <= 2 (a^2 + b^2 - a b)`` with ``a, b <= B^2`` the squared norms, but labels by
+    up to ``2 B B_Y``. That the choice of rows is secret as well is not counted.
+
+    Args:
+        norm_bound: ``B``.
+        label_norm_bound: ``B_Y``.
+        some_rows: whether the sketch has some of the rows and not all.
+
+    Example:
+        >>> sketch_sensitivity(1.0, 1.0, some_rows=True)
+        (1.414..., 2.0)
+    """
+    return math.sqrt(2) * norm_bound**2, (2.0 if some_rows else 1.0) * norm_bound * label_norm_bound
 
 
 def clipped_share(setting: Setting) -> float:

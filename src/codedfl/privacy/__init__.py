@@ -11,6 +11,7 @@ from codedfl.privacy._attack import AttackResult, attack_error, matched_error
 from codedfl.privacy._audit import DeviceAudit, Upload, audit_device
 from codedfl.privacy._composition import ComposedBudget, compose
 from codedfl.privacy._exact import exact_epsilon, log_delta
+from codedfl.privacy._gaussian import gaussian_epsilon
 from codedfl.privacy._inputs import Adjacency
 from codedfl.privacy._labels import LabelInference, LabelLeakage, estimate_class_means, infer_labels, label_leakage
 from codedfl.privacy._mi_dp import (
@@ -41,6 +42,7 @@ __all__ = [
     "epsilon_from_renyi",
     "estimate_class_means",
     "exact_epsilon",
+    "gaussian_epsilon",
     "infer_labels",
     "interference",
     "label_leakage",
