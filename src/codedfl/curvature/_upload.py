@@ -39,8 +39,8 @@ class SubspaceUpload:
         """Return ``r`` in a setting."""
         return min(self.rank, setting.federation.dimension)
 
-    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:  # noqa: ARG002
-        """Sketch on all devices; a device sends ``d (r + o) + 1`` numbers for ``|S| d (2 r + o + 1)`` MACs."""
+    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:
+        """Sketch on all devices."""
         code, federation = setting.code, setting.federation
         on, rank = code.uploading * float(self.noise), self.rank_in(setting)
         devices = [setting.rows(i) if code.uploading[i] else setting.no_rows for i in range(federation.devices)]
@@ -53,14 +53,18 @@ class SubspaceUpload:
             streams=code.streams(setting.streams),
             clip_norm=code.clip_norm,
         )
-        d, o = federation.dimension, federation.outputs
-        cost = UploadCost.charged(
+        return (sketch,), self.cost(setting, plan)
+
+    def cost(self, setting: Setting, plan: DevicePlan) -> UploadCost:  # noqa: ARG002
+        """Charge a device that takes part ``d (r + o) + 1`` numbers and ``|S| d (2 r + o + 1)`` MACs."""
+        d, o, rank = setting.federation.dimension, setting.federation.outputs, self.rank_in(setting)
+        uploading = setting.code.uploading
+        return UploadCost.charged(
             setting,
-            code.uploading * float(d * (rank + o) + 1),
-            sketch.rows * float(d * (2 * rank + o + 1)),
-            CurvatureModel.server_macs(int(np.count_nonzero(code.uploading)), d, o, rank),
+            uploading * float(d * (rank + o) + 1),
+            uploading * np.minimum(self.rows, setting.federation.samples) * float(d * (2 * rank + o + 1)),
+            CurvatureModel.server_macs(int(np.count_nonzero(uploading)), d, o, rank),
         )
-        return (sketch,), cost
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:  # noqa: ARG002
         """Refuse sketches that are too large to hold."""

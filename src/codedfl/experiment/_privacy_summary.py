@@ -9,16 +9,23 @@ import numpy as np
 
 from codedfl.coding import Rows
 from codedfl.privacy import PrivacyAccountant, mi_dp_bits
-from codedfl.training import RunResult, Setting
+from codedfl.training import CodedUpload, DevicePlan, RunResult, Scheme, Setting
 
 
 def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
+    """Return the budgets of a run's upload; see `upload_privacy`."""
+    return upload_privacy(result.scheme, result.prepared.setting, result.prepared.device, delta)
+
+
+def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: float) -> dict[str, Any]:
     """Return the budgets of a scheme's upload, the largest over devices, with their meaning.
 
     The factor of coded rows has the budgets of the rows, since ``R^T R`` is sufficient for their law.
 
     Args:
-        result: the run.
+        scheme: the scheme.
+        setting: data and code.
+        plan: the work of the devices, which says how many coded rows there are.
         delta: that of the (epsilon, delta) guarantees.
 
     Returns:
@@ -26,21 +33,20 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
         labels as they were uploaded and ``epsilon_in_sum`` if the server sees only the sum over devices, all in the worst
         case; None without an upload, infinite without a guarantee.
     """
-    scheme, setting = result.scheme, result.prepared.setting
     if scheme.upload is None:
         none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
         return {**none, "mi_dp": "no coded upload"}
-    if not result.prepared.coded:
+    if not isinstance(scheme.upload, CodedUpload):
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
         return {**unbounded, "mi_dp": "unbounded: exact statistics"}
-    rows = max(coded.coded_samples for coded in result.prepared.coded)
+    rows = max(plan.coded_rows(setting.code.coded_samples))
     on, uploading = 1.0 if scheme.upload.noise else 0.0, setting.code.uploading
     noise, label_noise = on * setting.code.noise_variance[uploading], on * setting.code.label_noise_variance[uploading]
     bits = mi_dp_bits(rows, float(noise.min()))
     meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
     epsilon = _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta)
     # Second moments of several devices do not share their noise as rows do that are added up.
-    kept_apart = any(coded.factor for coded in result.prepared.coded)
+    kept_apart = scheme.upload.kind == "factor"
     return {
         "mi_dp_bits": bits,
         "mi_dp": meaning,
