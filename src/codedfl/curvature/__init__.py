@@ -5,12 +5,14 @@ optimum, not where that is.
 """
 
 from codedfl.curvature._memory import DeviceMemory
-from codedfl.curvature._model import CurvatureModel
+from codedfl.curvature._model import DAMPING_FACTOR, KEPT_SHARE, CurvatureModel
 from codedfl.curvature._nystrom import nystrom
 from codedfl.curvature._scheme import CurvatureCoded, CurvatureState
 from codedfl.curvature._upload import SubspaceUpload
 
 __all__ = [
+    "DAMPING_FACTOR",
+    "KEPT_SHARE",
     "CurvatureCoded",
     "CurvatureModel",
     "CurvatureState",
