@@ -5,7 +5,8 @@ The gap ``f(W) - f(W*)`` of CCFL, as a share of that of the zero model, follows
     ``gap / gap_0 = LEFT_AT_F (t / F)^-DECAY``, ``F = 15 T + mean epoch``,
 
 with the time ``F`` that its deadline minimises (`codedfl.fleet.fastest_deadline`). What a gap means in accuracy is read off a
-path of preconditioned gradient flow, ``e_j(s) = e_j(0) exp(-s lambda_j / (lambda_j + mu))``, on held-out rows.
+path of preconditioned gradient flow, ``e_j(s) = e_j(0) exp(-s lambda_j / (lambda_j + mu))``, on held-out rows, with noise of the
+law that sampled rows give a preconditioned step, ``lambda_j / (lambda_j + mu)^2``, in a fixed share of the gap.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from codedfl.curvature import DAMPING_FACTOR, KEPT_SHARE, CurvatureCoded, SubspaceUpload
 from codedfl.fleet import ROUNDS_NEEDED, SLOWEST, epoch_seconds
 from codedfl.planning._folds import Fold
-from codedfl.planning._paths import Scores, reference_values, row_values
+from codedfl.planning._paths import Scores, reference_values, row_values, standard_normal
 from codedfl.training import DevicePlan, Setting
 from codedfl.typing import FloatArray
 
@@ -26,6 +27,9 @@ LEFT_AT_F = 0.006
 
 DECAY = 1.4
 """The exponent of the same fit."""
+
+NOISE_SHARE = 0.5
+"""Share of the gap that is noise, from the same simulations."""
 
 SEEN_SHARE = 1 / 3
 """What a sketch shows of the first eigenvalue that it leaves out."""
@@ -93,10 +97,21 @@ def flow(scheme: CurvatureCoded, fold: Fold, setting: Setting) -> tuple[FloatArr
     usual = damping_of(scheme, fold.values)
     own = scheme.damping_factor * max(usual, noise_norm(scheme, setting))
     energy = fold.values * np.sum(fold.optimum**2, axis=1)
-    share = _left(fold.values, usual) ** 2 @ energy / max(float(energy.sum()), 1e-300)
-    models = (1.0 - _left(fold.values, own))[:, :, None] * fold.optimum
+    share = _left(fold.values, usual) ** 2 @ energy / max(float(energy.sum()), 1e-300) / (1.0 - NOISE_SHARE)
+    models = _models(fold, own, energy)
     scores = row_values(fold, fold.held, models)
     return share, Scores.of(scores, reference_values(fold), np.ones(len(LENGTHS), np.bool_))
+
+
+def _models(fold: Fold, damping: float, energy: FloatArray) -> FloatArray:
+    """Return a model at each of `LENGTHS`: its mean, and noise in the share `NOISE_SHARE` of the gap, (k, d, o)."""
+    left = _left(fold.values, damping)
+    law = fold.values / np.maximum(fold.values + damping, 1e-300) ** 2
+    gap = left**2 @ energy * NOISE_SHARE / (1.0 - NOISE_SHARE)
+    variance = gap[:, None] * law / max(float(fold.values @ law), 1e-300) / fold.optimum.shape[1]
+    models: FloatArray = (1.0 - left)[:, :, None] * fold.optimum
+    models += np.sqrt(variance)[:, :, None] * standard_normal(fold, fold.optimum.shape)
+    return models
 
 
 def _left(values: FloatArray, damping: float) -> FloatArray:

@@ -75,7 +75,9 @@ def read_promise(path: Path) -> Promise:
         line = next(line for line in lines if line.startswith(MARK))
         return Promise(**json.loads(line.removeprefix(MARK)))
     except OSError as error:
-        raise InputError(f"--plan = {path} cannot be read ({error.strerror}): give a file of `codedfl plan --out`.") from error
+        raise InputError(
+            f"--plan = {path} cannot be read ({error.strerror}): give a file of `codedfl plan --out`."
+        ) from error
     except (StopIteration, ValueError, TypeError) as error:
         raise InputError(f"--plan = {path} holds no prediction: give a file of `codedfl plan --out`.") from error
 

@@ -48,15 +48,17 @@ class Forecast:
         step_size_scale: step size in units of ``1 / L``; None if there is none to choose.
         rounds: rounds to the target.
         time_s: time to the target, everything charged; None if it is not reached.
-        low_s: earliest likely time.
+        low_s: earliest likely time; None if the target is out of reach.
         high_s: latest likely time; None if the target may well be missed.
-        bytes_up: bytes received by the server by then; in all of the training of a scheme that falls short, None.
+        bytes_up: bytes received by the server by then; None if it is not reached.
         best_below: points below the centralised score at its best.
         end_below: the same in the end; None if it runs away.
         error: one standard error of ``best_below``.
         below_in_time: the same at the given time; None without one, or if there is no model by then.
         privacy: the budgets of the upload, as in the summary of a run.
         condition: largest over smallest eigenvalue of ``X^T X``.
+        one_shot: whether there are no rounds.
+        stable: whether any step size is stable.
         reason: why another scheme was chosen; empty for the one chosen.
     """
 
@@ -159,21 +161,24 @@ def _status(prediction: Prediction, target: Target) -> Status:
 def _reached(curve: Curve, situation: Situation, target: Target, cost: UploadCost | None) -> dict[str, Any]:
     """Return rounds, time with its interval, and bytes to the target."""
     seconds = curve.first_within(target.within)
-    if seconds is None:
-        return {}
     begin = situation.preparation_s
     factor = 1.0
     if not situation.scheme.one_shot:
         factor = CURVATURE_FACTOR if isinstance(situation.scheme, CurvatureCoded) else MODEL_FACTOR
     low, high = curve.first_within(target.within, -1.0), curve.first_within(target.within, 1.0)
+    interval = {
+        "low_s": None if low is None else begin + (low - begin) / factor,
+        "high_s": None if high is None else begin + (high - begin) * factor,
+    }
+    if seconds is None:
+        return interval
     rounds = math.ceil((seconds - begin) / situation.round_s - 1e-9) if not situation.scheme.one_shot else 0
     payload = situation.setting.workload().payload_bits
     bits = (float(cost.bits.sum()) if cost else 0.0) + rounds * situation.attended.arrivals * payload
     return {
+        **interval,
         "rounds": rounds,
         "time_s": seconds,
-        "low_s": begin + ((low or begin) - begin) / factor,
-        "high_s": None if high is None else begin + (high - begin) * factor,
         "bytes_up": bits / 8,
     }
 

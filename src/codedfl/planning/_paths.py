@@ -130,7 +130,7 @@ class Training:
         per_direction = moments.variance / np.bincount(bins.of) / limit.shape[1]
         usable = np.isfinite(per_direction).all(axis=1) & np.isfinite(moments.left).all(axis=1)
         left, spread = moments.left[usable][:, bins.of], np.sqrt(per_direction[usable])[:, bins.of]
-        drawn = _standard_normal(self.fold, limit.shape)
+        drawn = standard_normal(self.fold, limit.shape)
         models = (1.0 - left)[:, :, None] * limit + spread[:, :, None] * drawn
         values = row_values(self.fold, self.view.held, models)
         return Scores.of(values, reference_values(self.fold), usable)
@@ -193,5 +193,6 @@ def reference_values(fold: Fold) -> FloatArray:
     return row_values(fold, fold.held, fold.optimum[None])[0]
 
 
-def _standard_normal(fold: Fold, shape: tuple[int, ...]) -> FloatArray:
+def standard_normal(fold: Fold, shape: tuple[int, ...]) -> FloatArray:
+    """Return the noise that stands for that of training on a fold, the same for all schemes and times."""
     return np.random.Generator(np.random.Philox(fold.index)).standard_normal(shape)

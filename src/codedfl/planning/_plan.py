@@ -99,7 +99,11 @@ class Plan:
 
 
 def make_plan(
-    config: Config, target: Target | None = None, *, experiment: Experiment | None = None, progress: Progress | None = None
+    config: Config,
+    target: Target | None = None,
+    *,
+    experiment: Experiment | None = None,
+    progress: Progress | None = None,
 ) -> Plan:
     """Predict every scheme in the setting of a configuration, and choose the best.
 
@@ -141,9 +145,7 @@ def make_plan(
         progress.close("predicting")
     scores = [float(reference_values(fold).mean()) for fold in folds]
     chosen = _best(found, target)
-    told = [
-        each if each is chosen else replace(each, reason=reason_against(each, chosen, target)) for each in found
-    ]
+    told = [each if each is chosen else replace(each, reason=reason_against(each, chosen, target)) for each in found]
     return Plan(
         config,
         target,

@@ -112,9 +112,7 @@ def predict(situation: Situation, better: Callable[[Curve], float]) -> Predictio
     trainings = [_training(situation, fold) for fold in situation.folds]
     smoothness = situation.setting.gram.smoothness
     grid = sorted(situation.step_sizes, reverse=True)
-    stable = [
-        scale for scale in grid if max(each.rounds(scale / smoothness).growth for each in trainings) <= GROWS
-    ]
+    stable = [scale for scale in grid if max(each.rounds(scale / smoothness).growth for each in trainings) <= GROWS]
     tried = stable[:TRIED] or grid[-1:]
     found = []
     for scale in tried:
@@ -137,9 +135,7 @@ def _training(situation: Situation, fold: Fold) -> Training:
         coded = CodedMoments.drawn(fold, setting, rows, noise=noise, covered=covered)
         view = coded_view(fold, coded, 1.0 - covered, 1.0, total=1.0, make_up=False)
         parity_noise = 1.0 + covered**2 * fold.gram.samples / rows
-        return Training(
-            fold, view, devices, server, (0.0, 0.0), average, one_step=True, parity_noise=parity_noise
-        )
+        return Training(fold, view, devices, server, (0.0, 0.0), average, one_step=True, parity_noise=parity_noise)
     coded = CodedMoments.drawn(fold, setting, rows, noise=noise, apart=scheme.upload.kind == "factor")
     total = devices.mean_weight + server.weight
     make_up = isinstance(scheme.server, CodedSGD) and scheme.server.make_up
