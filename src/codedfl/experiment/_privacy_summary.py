@@ -9,7 +9,7 @@ import numpy as np
 
 from codedfl.coding import Rows
 from codedfl.privacy import PrivacyAccountant, mi_dp_bits
-from codedfl.training import CodedUpload, DevicePlan, RunResult, Scheme, Setting
+from codedfl.training import CodedUpload, DevicePlan, ExactStatistics, RunResult, Scheme, Setting
 
 
 def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
@@ -38,7 +38,8 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
         return {**none, "mi_dp": "no coded upload"}
     if not isinstance(scheme.upload, CodedUpload):
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
-        return {**unbounded, "mi_dp": "unbounded: exact statistics"}
+        what = "exact statistics" if isinstance(scheme.upload, ExactStatistics) else "sketches of second moments"
+        return {**unbounded, "mi_dp": f"unbounded: {what}"}
     rows = max(plan.coded_rows(setting.code.coded_samples))
     on, uploading = 1.0 if scheme.upload.noise else 0.0, setting.code.uploading
     noise, label_noise = on * setting.code.noise_variance[uploading], on * setting.code.label_noise_variance[uploading]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.linalg
@@ -15,6 +17,8 @@ from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
 from codedfl.training import Setting
 from codedfl.typing import FloatArray
+
+Kept = TypeVar("Kept")
 
 LARGEST_DIMENSION = 4096
 """Columns up to which the eigenvectors of ``X^T X`` are computed."""
@@ -39,11 +43,20 @@ class Fold:
         data: the federation of the rows that are left; its test set holds the rows held out.
         gram: second moments of the rows that are left, scaled to the size of all data.
         index: which fold this is.
+        kept: what several schemes need and is slow to compute, by what it depends on.
     """
 
     data: Federation
     gram: Gram
     index: int
+    kept: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
+        """Return what was computed for a key before, or compute it now."""
+        if key not in self.kept:
+            self.kept[key] = compute()
+        kept: Kept = self.kept[key]
+        return kept
 
     @cached_property
     @one_blas_thread()
@@ -126,8 +139,8 @@ def make_folds(setting: Setting) -> list[Fold]:
     federation = setting.federation
     if federation.dimension > LARGEST_DIMENSION:
         raise InputError(
-            f"features.dimension = {federation.dimension} is too large to plan with: a plan needs the eigenvectors of X^T X, which"
-            f" takes at most {LARGEST_DIMENSION} columns."
+            f"features.dimension = {federation.dimension} is too large to plan with: eigenvectors of X^T X are computed"
+            f" for at most {LARGEST_DIMENSION} columns."
         )
     if federation.mapped:
         raise InputError(

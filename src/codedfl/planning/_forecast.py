@@ -109,7 +109,7 @@ def forecast(
         target: what is to be achieved.
     """
     setting, rate = experiment.setting, experiment.config.learning_rate
-    attended = Attended.of(plan.arrivals, setting.federation.samples)
+    attended = Attended.of(plan.arrivals, setting.federation.samples.astype(np.float64))
     grid = rate.grid if rate.scale == "grid" else (float(rate.scale),)
     situation = Situation(scheme, setting, plan, attended, folds, grid)
     prediction = predict(situation, lambda curve: _rank(curve, target))
@@ -125,7 +125,7 @@ def forecast(
         batch=attended.batch,
         local_steps=0 if scheme.one_shot else plan.local_steps,
         round_s=0.0 if scheme.one_shot else plan.arrivals.duration_s,
-        upload=dict(zip(COLUMNS, describe(scheme), strict=True))["upload"],
+        upload=_in_words(scheme),
         upload_bytes=float(cost.bits.sum()) / 8 if cost else 0.0,
         coded_rows=sum(plan.coded_rows(setting.code.coded_samples)) if isinstance(scheme.upload, CodedUpload) else None,
         rank=scheme.upload.rank_in(setting) if isinstance(scheme.upload, SubspaceUpload) else None,
@@ -141,6 +141,12 @@ def forecast(
         stable=prediction.stable,
         **reached,
     )
+
+
+def _in_words(scheme: Scheme) -> str:
+    if isinstance(scheme.upload, SubspaceUpload):
+        return "sketch of second moments"
+    return dict(zip(COLUMNS, describe(scheme), strict=True))["upload"]
 
 
 def _rank(curve: Curve, target: Target) -> float:

@@ -107,7 +107,8 @@ class Bins:
 
     def sums(self, values: FloatArray) -> FloatArray:
         """Return the sum of values over each group, (q,)."""
-        return np.bincount(self.of, values, minlength=len(self.values))
+        summed: FloatArray = np.bincount(self.of, values, minlength=len(self.values)).astype(np.float64)
+        return summed
 
 
 @dataclass(frozen=True, eq=False)

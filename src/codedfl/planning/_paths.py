@@ -184,13 +184,13 @@ def contributions(task: Task, labels: FloatArray, predictions: FloatArray) -> Fl
         hits: FloatArray = (predictions.argmax(axis=-1) == labels.argmax(axis=-1)).astype(np.float32)
         return hits
     variance = np.maximum(labels.var(axis=0), 1e-30)
-    shares: FloatArray = np.mean(1.0 - (predictions - labels) ** 2 / variance, axis=-1)
-    return shares
+    return np.asarray(np.mean(1.0 - (predictions - labels) ** 2 / variance, axis=-1))
 
 
 def reference_values(fold: Fold) -> FloatArray:
     """Return what every held-out row contributes to the score of the optimum of the rows that are left, (h,)."""
-    return row_values(fold, fold.held, fold.optimum[None])[0]
+    values: FloatArray = fold.once("reference", lambda: row_values(fold, fold.held, fold.optimum[None])[0])
+    return values
 
 
 def standard_normal(fold: Fold, shape: tuple[int, ...]) -> FloatArray:

@@ -61,6 +61,11 @@ class Situation:
         return cost.total_s if cost else 0.0
 
     @property
+    def coded_rows(self) -> int:
+        """Coded rows of a device, over all coded batches."""
+        return sum(self.plan.coded_rows(self.setting.code.coded_samples))
+
+    @property
     def round_s(self) -> float:
         """Time from one round to the next: the deadline, and the server's work after it."""
         after = self.scheme.aggregation_macs(self.setting) / self.setting.server_mac_rate
@@ -129,18 +134,31 @@ def _training(situation: Situation, fold: Fold) -> Training:
     average, momentum = scheme.final == "average", scheme.momentum if isinstance(scheme, Momentum) else None
     if server is None or not isinstance(scheme.upload, CodedUpload):
         return Training(fold, plain_view(fold), devices, None, (0.0, 0.0), average, momentum)
-    rows, noise = sum(plan.coded_rows(setting.code.coded_samples)), scheme.upload.noise
     if isinstance(scheme.device, AllocatedGradient):
         covered = uncovered_share(plan, setting)
-        coded = CodedMoments.drawn(fold, setting, rows, noise=noise, covered=covered)
+        coded = _coded(situation, fold, covered)
         view = coded_view(fold, coded, 1.0 - covered, 1.0, total=1.0, make_up=False)
-        parity_noise = 1.0 + covered**2 * fold.gram.samples / rows
+        parity_noise = 1.0 + covered**2 * fold.gram.samples / situation.coded_rows
         return Training(fold, view, devices, server, (0.0, 0.0), average, one_step=True, parity_noise=parity_noise)
-    coded = CodedMoments.drawn(fold, setting, rows, noise=noise, apart=scheme.upload.kind == "factor")
-    total = devices.mean_weight + server.weight
+    coded = _coded(situation, fold)
+    weights = round(devices.mean_weight, 6), server.weight
     make_up = isinstance(scheme.server, CodedSGD) and scheme.server.make_up
-    view = coded_view(fold, coded, devices.mean_weight, server.weight, total=total, make_up=make_up)
+    view = fold.once(
+        (id(coded), weights, make_up), lambda: coded_view(fold, coded, *weights, total=sum(weights), make_up=make_up)
+    )
     return Training(fold, view, devices, server, (coded.noise_variance, coded.label_noise_variance), average)
+
+
+def _coded(situation: Situation, fold: Fold, covered: float = 1.0) -> CodedMoments:
+    """Return second moments of the scheme's coded data, drawn once for all schemes that send the same."""
+    upload, setting, rows = situation.scheme.upload, situation.setting, situation.coded_rows
+    assert isinstance(upload, CodedUpload)
+    noise, apart = upload.noise, upload.kind == "factor"
+
+    def draw() -> CodedMoments:
+        return CodedMoments.drawn(fold, setting, rows, noise=noise, covered=covered, apart=apart)
+
+    return fold.once(("coded", rows, noise, covered, apart), draw) if covered == 1.0 else draw()
 
 
 def _solution(situation: Situation) -> Curve:
@@ -150,17 +168,12 @@ def _solution(situation: Situation) -> Curve:
 
 
 def _solved(situation: Situation, fold: Fold) -> Scores:
-    scheme, setting = situation.scheme, situation.setting
-    model = fold.optimum
+    scheme, model = situation.scheme, fold.optimum
     if isinstance(scheme, RidgeRegression):
         kept = fold.values / np.maximum(fold.values + scheme.ridge, 1e-300)
         model = kept[:, None] * fold.optimum
     elif isinstance(scheme, CodedSolution) and isinstance(scheme.upload, CodedUpload):
-        rows = sum(situation.plan.coded_rows(setting.code.coded_samples))
-        apart = scheme.upload.kind == "factor"
-        model = coded_solution(
-            CodedMoments.drawn(fold, setting, rows, noise=scheme.upload.noise, apart=apart).data, scheme.ridge_share
-        )
+        model = coded_solution(_coded(situation, fold).data, scheme.ridge_share)
     values = row_values(fold, fold.held, model[None])
     return Scores.of(values, reference_values(fold), np.ones(1, np.bool_))
 

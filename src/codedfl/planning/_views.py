@@ -111,7 +111,7 @@ def _encoded(fold: Fold, setting: Setting) -> Gram:
     code, data = setting.code, fold.data
     if code.uploading.all() and code.clip_norm is None:
         return fold.gram
-    parts = [Rows(*data.device(i)) for i in np.flatnonzero(code.uploading)]
+    parts = [Rows(*data.device(int(i))) for i in np.flatnonzero(code.uploading)]
     if code.clip_norm is not None:
         parts = [rows.clipped(code.clip_norm) for rows in parts]
     gram = compute_gram(parts, setting.workers)
