@@ -3,9 +3,9 @@
 Example:
     >>> from codedfl.config import load_config
     >>> from codedfl.planning import Target, make_plan
-    >>> plan = make_plan(load_config(overrides={"schemes": ["fedavg", "dp-cfl"]}), Target(within=1.0))
-    >>> plan.chosen, plan["dp-cfl"].reason.startswith("its limit is")
-    ('fedavg', True)
+    >>> plan = make_plan(load_config(overrides={"schemes": ["momentum", "codedfedl"]}), Target(time_s=60.0))
+    >>> plan.chosen, plan["codedfedl"].reason.startswith("preparation alone takes")
+    ('momentum', True)
 """
 
 from codedfl.planning._files import Outcome, Promise, outcome_of, plan_to_toml, read_promise

@@ -134,7 +134,7 @@ def make_folds(setting: Setting) -> list[Fold]:
         >>> from codedfl.experiment import build_experiment, load_config
         >>> folds = make_folds(build_experiment(load_config()).setting)
         >>> len(folds), folds[0].held.shape[1], folds[0].gram.samples
-        (6, 100, 1257)
+        (6, 100, 1258)
     """
     federation = setting.federation
     if federation.dimension > LARGEST_DIMENSION:

@@ -121,7 +121,7 @@ def make_plan(
     Example:
         >>> from codedfl.config import load_config
         >>> plan = make_plan(load_config(overrides={"schemes": ["fedavg", "momentum"]}))
-        >>> plan.chosen, plan["momentum"].time_s < plan["fedavg"].time_s
+        >>> plan.chosen, plan["momentum"].best_below < plan["fedavg"].best_below
         ('momentum', True)
     """
     target, progress = target or Target(), progress or Progress()
