@@ -15,7 +15,7 @@ from codedfl.planning import Forecast, Outcome, Plan
 
 CAPTION = (
     "time: simulated seconds to the target, everything charged, and their likely range (one standard error of the rows that"
-    " models are scored on, and the factor by which predictions of training time have been off); prepare: the part before the"
+    " models are scored on, and an allowance for what the model of training leaves out); prepare: the part before the"
     " first round; ends: points below the centralised score"
 )
 

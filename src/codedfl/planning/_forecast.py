@@ -22,7 +22,7 @@ from codedfl.training import CodedUpload, DevicePlan, Scheme, UploadCost
 Status = Literal["reaches", "falls short", "runs away", "impossible"]
 
 MODEL_FACTOR = 1.25
-"""Training time may be off by this factor either way, besides the draw of the rows: from `benchmarks/plan.py`."""
+"""An allowance either way for what the model of training leaves out; `benchmarks/plan.py` measures how often ranges hold."""
 
 CURVATURE_FACTOR = 1.6
 """The same for training with curvature, whose rule is a fit."""
