@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     ("cli",),
-    ("paper",),
+    ("paper", "planning"),
     ("experiment",),
     ("plotting", "config"),
     ("schemes", "theory", "privacy", "incentive"),

@@ -78,6 +78,16 @@ def test_returns_models_curve_and_charges(name: str) -> None:
     assert (ledger.aggregation_s > 0) == isinstance(result.scheme, CurvatureCoded), "the others only add up"
 
 
+def test_the_cost_of_the_upload_is_known_without_making_it(name: str) -> None:
+    setting = make_setting()
+    prepared = prepare(name, setting)
+    cost = prepared.scheme.upload_cost(setting, prepared.device)
+    assert (cost is None) == (prepared.upload_cost is None)
+    if cost is not None and prepared.upload_cost is not None:
+        for charged, known in zip(astuple(prepared.upload_cost), astuple(cost), strict=True):
+            assert np.array_equal(charged, known)
+
+
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(name: str) -> None:
     setting = make_setting()
     assert_identical(run(name, setting), run(name, make_setting()))

@@ -12,6 +12,7 @@ from codedfl._version import __version__
 from codedfl.cli.incentive_commands import contract, stackelberg
 from codedfl.cli.options import ConfigurableCommand, DataDir, Json, Settings, configurable
 from codedfl.cli.paper_command import paper
+from codedfl.cli.plan_command import plan
 from codedfl.cli.privacy_commands import audit, privacy
 from codedfl.cli.run_command import run
 from codedfl.cli.theory_command import theory
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(cls=ConfigurableCommand)(run)
+app.command(cls=ConfigurableCommand)(plan)
 app.command()(privacy)
 app.command(cls=ConfigurableCommand)(audit)
 app.add_typer(contract, name="contract")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from codedfl.cli.options import Json, Out, Settings, configurable
 
 if TYPE_CHECKING:
     from codedfl.experiment import Comparison, RunFolder
+    from codedfl.planning import Outcome, Promise
 
 
 @configurable(
@@ -30,6 +32,12 @@ def run(
     record_trace: Annotated[
         Path | None, typer.Option(help="Write the arrivals to this file, to replay with --trace.", show_default=False)
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run a plan that `codedfl plan --out` wrote, and hold it against the outcome.", show_default=False
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Train schemes in the same setting; print a table and write a run folder with a picture."""
@@ -38,6 +46,14 @@ def run(
     from codedfl.errors import InputError
     from codedfl.experiment import RunFolder, summarise
 
+    promise = None
+    if plan is not None:
+        from codedfl.planning import read_promise
+
+        if settings.file is not None or resume:
+            raise InputError("--plan takes the place of a configuration file and of --resume: give only one of them.")
+        promise = read_promise(plan)
+        settings = Settings(plan, settings.overrides)
     if {"training.rounds", "training.total_time_s"} <= {key for key, _ in settings.overrides}:
         raise InputError("--rounds and --total-time exclude each other: give one of them.")
     if record_trace is not None:
@@ -63,12 +79,28 @@ def run(
         from codedfl.experiment import record_trace as write_trace
 
         write_trace(comparison, record_trace)
+    outcome = _outcome(promise, comparison)
     if json_:
-        print(json.dumps(summarise(comparison)))
+        held_against = {} if outcome is None else {"plan": asdict(outcome) | {"in_interval": outcome.in_interval}}
+        print(json.dumps(summarise(comparison) | held_against))
     else:
         print_comparison(comparison, folder.path, Console())
+        if outcome is not None:
+            from codedfl.cli.plan_tables import outcome_lines
+
+            for line in outcome_lines(outcome):
+                Console().print(line, highlight=False, markup=False)
     if comparison.interrupted:
         sys.exit(130)
+
+
+def _outcome(promise: Promise | None, comparison: Comparison) -> Outcome | None:
+    """Return what became of a plan's prediction; None without a plan, or if its scheme did not run."""
+    if promise is None or promise.scheme not in {result.scheme.name for result in comparison.results}:
+        return None
+    from codedfl.planning import outcome_of
+
+    return outcome_of(promise, comparison[promise.scheme], comparison.evaluator)
 
 
 def _train(folder: RunFolder, settings: Settings, *, quiet: bool) -> Comparison:

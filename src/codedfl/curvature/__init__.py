@@ -5,13 +5,16 @@ optimum, not where that is.
 """
 
 from codedfl.curvature._memory import DeviceMemory
-from codedfl.curvature._model import CurvatureModel
+from codedfl.curvature._model import DAMPING_FACTOR, KEPT_SHARE, LARGEST_MISMATCH, CurvatureModel
 from codedfl.curvature._nystrom import nystrom
 from codedfl.curvature._scheme import CurvatureCoded, CurvatureState
 from codedfl.curvature._stability import largest_stable_mismatch
 from codedfl.curvature._upload import FactorUpload, SubspaceUpload
 
 __all__ = [
+    "DAMPING_FACTOR",
+    "KEPT_SHARE",
+    "LARGEST_MISMATCH",
     "CurvatureCoded",
     "CurvatureModel",
     "CurvatureState",

@@ -22,6 +22,13 @@ Nyström puts that eigenvalue at a third of its true value when a sixth of the d
 thirds of it; `docs/beyond.md` derives the range of stable values.
 """
 
+TAIL_SHARE = 0.4
+"""Curvature assumed outside of the basis, as a share of its mean.
+
+Some is needed, or the stale gradient of an absent device would push the model on and on. With all of it, the memory would lose its
+effect as momentum in just those directions.
+"""
+
 LARGEST_MISMATCH = 3.0
 """The largest eigenvalue that the noise of a sketch may hide, in units of the damping; stable with room to spare."""
 
@@ -30,7 +37,8 @@ LARGEST_MISMATCH = 3.0
 class CurvatureModel:
     """``H_i`` of every device in one common basis: ``U C_i U^T + t_i (I - U U^T)``.
 
-    ``U`` spans the leading eigenvectors of ``H = sum_i H_i``. Outside of it, ``t_i`` is the mean eigenvalue of device ``i``.
+    ``U`` spans the leading eigenvectors of ``H = sum_i H_i``. Outside of it, ``t_i`` is a share of the mean eigenvalue of device
+    ``i``.
 
     Args:
         basis: ``U``, (d, k).
@@ -70,7 +78,7 @@ class CurvatureModel:
         blocks = np.array([_block(products, omega, basis, noise_in_core) for products in sketch.products])
         intercepts = np.einsum("dk,ndo->nko", basis, sketch.label_products)
         free = max(len(basis) - kept, 1)
-        tails = np.maximum(sketch.energy - np.trace(blocks, axis1=1, axis2=2), 0.0) / free
+        tails = TAIL_SHARE * np.maximum(sketch.energy - np.trace(blocks, axis1=1, axis2=2), 0.0) / free
         silent = sketch.rows == 0
         if silent.any() and not silent.all():
             shares = samples[silent] / samples[~silent].sum()

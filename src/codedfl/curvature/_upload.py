@@ -64,8 +64,8 @@ class SubspaceUpload:
         """Return ``r`` in a setting."""
         return rank_within(setting, self.rank)
 
-    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:  # noqa: ARG002
-        """Sketch on all devices; a device sends ``d (r + o) + 1`` numbers for ``|S| d (2 r + o + 1)`` MACs."""
+    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:
+        """Sketch on all devices."""
         code, federation = setting.code, setting.federation
         on, rank = code.uploading * float(self.noise), self.rank_in(setting)
         devices = [setting.rows(i) if code.uploading[i] else setting.no_rows for i in range(federation.devices)]
@@ -78,14 +78,18 @@ class SubspaceUpload:
             streams=code.streams(setting.streams),
             clip_norm=code.clip_norm,
         )
-        d, o = federation.dimension, federation.outputs
-        cost = UploadCost.charged(
+        return (sketch,), self.cost(setting, plan)
+
+    def cost(self, setting: Setting, plan: DevicePlan) -> UploadCost:  # noqa: ARG002
+        """Charge a device that takes part ``d (r + o) + 1`` numbers and ``|S| d (2 r + o + 1)`` MACs."""
+        d, o, rank = setting.federation.dimension, setting.federation.outputs, self.rank_in(setting)
+        uploading = setting.code.uploading
+        return UploadCost.charged(
             setting,
-            code.uploading * float(d * (rank + o) + 1),
-            sketch.rows * float(d * (2 * rank + o + 1)),
-            CurvatureModel.server_macs(int(np.count_nonzero(code.uploading)), d, o, rank),
+            uploading * float(d * (rank + o) + 1),
+            uploading * np.minimum(self.rows, setting.federation.samples) * float(d * (2 * rank + o + 1)),
+            CurvatureModel.server_macs(int(np.count_nonzero(uploading)), d, o, rank),
         )
-        return (sketch,), cost
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:  # noqa: ARG002
         """Refuse sketches that are too large to hold."""
@@ -126,8 +130,8 @@ class FactorUpload:
         """Return ``r`` in a setting."""
         return rank_within(setting, self.rank)
 
-    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:  # noqa: ARG002
-        """Draw the factor of every device and sketch them; the server is charged ``d^2 (d / 3 + 20 r)`` for eigenvectors."""
+    def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:
+        """Draw the factor of every device, and sketch them."""
         code, federation = setting.code, setting.federation
         on, rank, d = code.uploading * float(self.noise), self.rank_in(setting), federation.dimension
         devices = [setting.rows(i) if code.uploading[i] else setting.no_rows for i in range(federation.devices)]
@@ -150,10 +154,16 @@ class FactorUpload:
             samples=np.where(code.uploading, federation.samples, 0).astype(np.float64),
             dimension=d,
         )
-        sizes = np.array([float(len(rows)) for rows in devices])
-        macs = CurvatureModel.server_macs(len(factors), d, federation.outputs, rank)
+        return (sketch,), self.cost(setting, plan)
+
+    def cost(self, setting: Setting, plan: DevicePlan) -> UploadCost:  # noqa: ARG002
+        """Charge factors as `UploadCost.of_factors` does, and the server ``d^2 (d / 3 + 20 r)`` more for eigenvectors."""
+        federation, uploading, rank = setting.federation, setting.code.uploading, self.rank_in(setting)
+        d = federation.dimension
+        macs = CurvatureModel.server_macs(int(np.count_nonzero(uploading)), d, federation.outputs, rank)
         eigenvectors = float(d) ** 2 * (d / 3 + 20 * rank)
-        return (sketch,), UploadCost.of_factors(setting, sizes).with_server_macs(setting, macs + eigenvectors)
+        sizes = np.where(uploading, federation.samples, 0).astype(np.float64)
+        return UploadCost.of_factors(setting, sizes).with_server_macs(setting, macs + eigenvectors)
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:  # noqa: ARG002
         """Refuse factors of fewer coded rows than columns, and more than the server can hold."""

@@ -14,7 +14,7 @@ from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._notes import notes_on
 from codedfl.experiment._predictor import Predictor
-from codedfl.experiment._privacy_summary import privacy_of
+from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import rounds_of, run, sweep, tune
 from codedfl.experiment._summary import SHARES, plain, summarise, time_to_share
@@ -50,6 +50,7 @@ __all__ = [
     "time_to_share",
     "to_toml",
     "tune",
+    "upload_privacy",
     "write_audit",
     "write_theory",
 ]

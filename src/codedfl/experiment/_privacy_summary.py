@@ -8,19 +8,26 @@ from typing import Any
 import numpy as np
 
 from codedfl.coding import Rows
-from codedfl.curvature import SubspaceUpload
+from codedfl.curvature import FactorUpload, SubspaceUpload
 from codedfl.privacy import PrivacyAccountant, gaussian_epsilon, mi_dp_bits
-from codedfl.training import RunResult, Setting
+from codedfl.training import CodedUpload, DevicePlan, RunResult, Scheme, Setting
 
 
 def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
+    """Return the budgets of a run's upload; see `upload_privacy`."""
+    return upload_privacy(result.scheme, result.prepared.setting, result.prepared.device, delta)
+
+
+def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: float) -> dict[str, Any]:
     """Return the budgets of a scheme's upload, the largest over devices, with their meaning.
 
     The factor of coded rows has the budgets of the rows, since ``R^T R`` is sufficient for their law. A sketch with noise is a
     Gaussian mechanism; MI-DP says nothing about it.
 
     Args:
-        result: the run.
+        scheme: the scheme.
+        setting: data and code.
+        plan: the work of the devices, which says how many coded rows there are.
         delta: that of the (epsilon, delta) guarantees.
 
     Returns:
@@ -28,23 +35,22 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
         labels as they were uploaded and ``epsilon_in_sum`` if the server sees only the sum over devices, all in the worst
         case; None without an upload, infinite without a guarantee.
     """
-    scheme, setting = result.scheme, result.prepared.setting
     if scheme.upload is None:
         none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
         return {**none, "mi_dp": "no coded upload"}
     if isinstance(scheme.upload, SubspaceUpload):
-        return _privacy_of_sketch(result, scheme.upload, delta)
-    if not result.prepared.coded:
+        return _privacy_of_sketch(setting, scheme.upload, delta)
+    if not isinstance(scheme.upload, CodedUpload | FactorUpload):
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
         return {**unbounded, "mi_dp": "unbounded: exact statistics"}
-    rows = max(coded.coded_samples for coded in result.prepared.coded)
+    rows = max(plan.coded_rows(setting.code.coded_samples))
     on, uploading = 1.0 if scheme.upload.noise else 0.0, setting.code.uploading
     noise, label_noise = on * setting.code.noise_variance[uploading], on * setting.code.label_noise_variance[uploading]
     bits = mi_dp_bits(rows, float(noise.min()))
     meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
     epsilon = _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta)
     # Second moments of several devices do not share their noise as rows do that are added up.
-    kept_apart = any(coded.factor for coded in result.prepared.coded)
+    kept_apart = isinstance(scheme.upload, FactorUpload) or scheme.upload.kind == "factor"
     return {
         "mi_dp_bits": bits,
         "mi_dp": meaning,
@@ -75,21 +81,21 @@ def _label_norm(setting: Setting) -> float:
     return float(np.linalg.norm(setting.federation.labels, axis=1).max()) or 1.0
 
 
-def _privacy_of_sketch(result: RunResult, upload: SubspaceUpload, delta: float) -> dict[str, Any]:
+def _privacy_of_sketch(setting: Setting, upload: SubspaceUpload, delta: float) -> dict[str, Any]:
     """Return the budgets of a sketch; see `sketch_sensitivity`.
 
     The server keeps devices apart, so there is no sum that would hide one among others.
     """
-    setting, sketch = result.prepared.setting, result.prepared.sketch
-    code, bound = setting.code, setting.code.clip_norm
-    if not upload.noise or not np.all(code.noise_variance[sketch.rows > 0] > 0):
+    code, bound, samples = setting.code, setting.code.clip_norm, setting.federation.samples
+    sending = code.uploading & (samples > 0)
+    if not upload.noise or not np.all(code.noise_variance[sending] > 0):
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
         return {**unbounded, "mi_dp": "unbounded: sketch without noise"}
     features = both = math.inf
     if bound is not None:
         features = both = 0.0
-        for i in np.flatnonzero(sketch.rows):
-            some = bool(sketch.rows[i] < setting.federation.samples[i])
+        for i in np.flatnonzero(sending):
+            some = bool(upload.rows < samples[i])
             changes = sketch_sensitivity(bound, _label_norm(setting), some_rows=some)
             squares = [
                 change**2 / variance if variance > 0 else math.inf

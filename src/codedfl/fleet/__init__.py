@@ -32,7 +32,7 @@ from codedfl.fleet._arrivals import (
     FixedBatchArrivals,
 )
 from codedfl.fleet._channel import Channel
-from codedfl.fleet._deadline import epoch_seconds, expected_batch, fastest_deadline
+from codedfl.fleet._deadline import ROUNDS_NEEDED, SLOWEST, epoch_seconds, expected_batch, fastest_deadline
 from codedfl.fleet._latency import BITS_PER_NUMBER, RoundTiming, Workload
 from codedfl.fleet._profile_files import read_fleet
 from codedfl.fleet._profiles import Fleet, draw_fleet
@@ -41,6 +41,8 @@ from codedfl.fleet._trace import TraceArrivals, read_trace, write_trace
 
 __all__ = [
     "BITS_PER_NUMBER",
+    "ROUNDS_NEEDED",
+    "SLOWEST",
     "AdaptiveBatchArrivals",
     "Allocation",
     "Arrivals",

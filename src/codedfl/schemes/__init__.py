@@ -11,10 +11,10 @@ from codedfl.schemes._ccfl import ccfl
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
 from codedfl.schemes._dp_cfl import dp_cfl
-from codedfl.schemes._fed3r import fed3r
+from codedfl.schemes._fed3r import RidgeRegression, fed3r
 from codedfl.schemes._fedavg import fedavg
-from codedfl.schemes._momentum import momentum
-from codedfl.schemes._one_shot import one_shot
+from codedfl.schemes._momentum import Momentum, momentum
+from codedfl.schemes._one_shot import CodedSolution, one_shot
 from codedfl.schemes._registry import DEFAULT_SCHEMES, PAPER_SCHEMES, SCHEMES, make_scheme
 from codedfl.schemes._scfl import scfl, scfl_fixed
 from codedfl.schemes._table import COLUMNS, describe, markdown_table
@@ -24,6 +24,9 @@ __all__ = [
     "DEFAULT_SCHEMES",
     "PAPER_SCHEMES",
     "SCHEMES",
+    "CodedSolution",
+    "Momentum",
+    "RidgeRegression",
     "ccfl",
     "cfl_fb",
     "codedfedl",

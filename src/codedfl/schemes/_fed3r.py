@@ -10,9 +10,8 @@ import scipy.linalg
 from pydantic import Field
 
 from codedfl._validation import require_non_negative
-from codedfl.coding import CodedData
 from codedfl.parallel import one_blas_thread
-from codedfl.training import ExactStatistics, Idle, OneShot, PreparedScheme, Scheme, Setting, Sum
+from codedfl.training import DevicePlan, ExactStatistics, Idle, OneShot, PreparedScheme, Scheme, Setting, Sum
 from codedfl.typing import FloatArray
 
 
@@ -39,7 +38,7 @@ class RidgeRegression(OneShot):
         solution: FloatArray = scipy.linalg.solve(damped, gram.cross, assume_a="pos")
         return solution
 
-    def solving_macs(self, setting: Setting, coded: tuple[CodedData, ...]) -> float:  # noqa: ARG002
+    def solving_macs(self, setting: Setting, plan: DevicePlan) -> float:  # noqa: ARG002
         """Return ``d^3 / 3 + d^2 o``, a factorisation and two triangular solves."""
         d, o = setting.federation.dimension, setting.federation.outputs
         return d**3 / 3 + float(d) ** 2 * o

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from codedfl._validation import require_non_negative
-from codedfl.coding import CodedData, coded_solution
+from codedfl.coding import coded_solution
 from codedfl.schemes._options import UploadKind
-from codedfl.training import CodedUpload, Idle, OneShot, PreparedScheme, Scheme, Setting, Sum
+from codedfl.training import CodedUpload, DevicePlan, Idle, OneShot, PreparedScheme, Scheme, Setting, Sum
 from codedfl.typing import FloatArray
 
 
@@ -32,10 +32,10 @@ class CodedSolution(OneShot):
         (coded,) = prepared.coded
         return coded_solution(coded, self.ridge_share)
 
-    def solving_macs(self, setting: Setting, coded: tuple[CodedData, ...]) -> float:
+    def solving_macs(self, setting: Setting, plan: DevicePlan) -> float:
         """Return the arithmetic of second moments of the rows held, an eigendecomposition (``4.5 d^3``) and two products."""
         d, o = setting.federation.dimension, setting.federation.outputs
-        rows = sum(len(data) for data in coded)
+        rows = self.upload.rows_held(setting, plan) if isinstance(self.upload, CodedUpload) else 0
         return rows * (d * (d + 1) / 2 + d * o) + 4.5 * float(d) ** 3 + 2 * float(d) ** 2 * o
 
 

@@ -17,7 +17,7 @@ from codedfl.training._result import Evaluation, RunProgress, RunResult, Status,
 from codedfl.training._run import Run
 from codedfl.training._sampling import bernoulli_batches
 from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState, State
-from codedfl.training._server import CodedSGD, ParityGradient, ServerPlan, ServerWork
+from codedfl.training._server import CodedSGD, ParityGradient, ServerPlan, ServerWork, full_steps_of
 from codedfl.training._setting import Code, Setting
 from codedfl.training._stability import round_growth, unstable_steps
 from codedfl.training._statistics import ExactStatistics
@@ -84,6 +84,7 @@ __all__ = [
     "choose_step_sizes",
     "coded_of",
     "curves_to_csv",
+    "full_steps_of",
     "load_checkpoint",
     "round_growth",
     "rounds_within",

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from codedfl.coding import CodedData
 from codedfl.training._aggregation import Round
 from codedfl.training._devices import DevicePlan
 from codedfl.training._scheme import PreparedScheme, Scheme
 from codedfl.training._setting import Setting
-from codedfl.training._uploads import UploadCost, Uploaded, coded_of
+from codedfl.training._uploads import UploadCost, Uploaded
 from codedfl.typing import FloatArray
 
 
@@ -36,7 +35,7 @@ class OneShot(Scheme):
         """Return the model, (d, o)."""
         raise NotImplementedError
 
-    def solving_macs(self, setting: Setting, coded: tuple[CodedData, ...]) -> float:
+    def solving_macs(self, setting: Setting, plan: DevicePlan) -> float:
         """Return the server's arithmetic to solve for the model."""
         raise NotImplementedError
 
@@ -52,5 +51,13 @@ class OneShot(Scheme):
         self, setting: Setting, plan: DevicePlan, uploaded: Uploaded, cost: UploadCost | None
     ) -> PreparedScheme:
         """Return the scheme with the solution charged to the server, besides the upload."""
-        charged = cost and cost.with_server_macs(setting, self.solving_macs(setting, coded_of(uploaded)))
+        charged = cost and self._with_solution(setting, plan, cost)
         return super().prepared(setting, plan, uploaded, charged)
+
+    def upload_cost(self, setting: Setting, plan: DevicePlan) -> UploadCost | None:
+        """Return the cost of the upload and of the solution."""
+        cost = super().upload_cost(setting, plan)
+        return cost and self._with_solution(setting, plan, cost)
+
+    def _with_solution(self, setting: Setting, plan: DevicePlan, cost: UploadCost) -> UploadCost:
+        return cost.with_server_macs(setting, self.solving_macs(setting, plan))

@@ -179,6 +179,10 @@ class Scheme:
         server = self.server.plan(setting, coded_of(uploaded)) if self.server else None
         return PreparedScheme(self, setting, plan, server, uploaded, cost)
 
+    def upload_cost(self, setting: Setting, plan: DevicePlan) -> UploadCost | None:
+        """Return the cost of everything before the first round, without drawing any coded data; None without an upload."""
+        return self.upload.cost(setting, plan) if self.upload else None
+
     def aggregation_macs(self, setting: Setting) -> float:  # noqa: ARG002 (for subclasses)
         """Return the server's arithmetic between the deadline and the next round, beyond adding up what arrived."""
         return 0.0

@@ -22,7 +22,7 @@ class ExactStatistics:
     Example:
         >>> from codedfl.experiment import build_experiment, load_config
         >>> setting = build_experiment(load_config()).setting
-        >>> _, cost = ExactStatistics().prepare(setting, None)
+        >>> cost = ExactStatistics().cost(setting, None)
         >>> int(cost.bits[0])  # 32 (d (d + 1) / 2 + d o), with d = 100 and o = 10
         193600
     """
@@ -32,11 +32,15 @@ class ExactStatistics:
         """False: nothing protects them."""
         return False
 
-    def prepare(self, setting: Setting, plan: DevicePlan | None) -> tuple[tuple[CodedData, ...], UploadCost]:  # noqa: ARG002
+    def prepare(self, setting: Setting, plan: DevicePlan | None) -> tuple[tuple[CodedData, ...], UploadCost]:
+        """Return nothing that is coded, and the cost."""
+        return (), self.cost(setting, plan)
+
+    def cost(self, setting: Setting, plan: DevicePlan | None) -> UploadCost:  # noqa: ARG002
         """Charge each device ``d (d + 1) / 2 + d o`` numbers and ``l`` times as many MACs, and the server the additions."""
         d, o, devices = setting.federation.dimension, setting.federation.outputs, setting.federation.devices
         numbers = d * (d + 1) / 2 + d * o
-        return (), UploadCost.charged(
+        return UploadCost.charged(
             setting, np.full(devices, numbers), setting.federation.samples * numbers, devices * numbers
         )
 

@@ -120,6 +120,9 @@ class Upload(Protocol):
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[Uploaded, UploadCost]:
         """Return what the server holds afterwards, for every coded batch of the plan, and the cost."""
 
+    def cost(self, setting: Setting, plan: DevicePlan) -> UploadCost:
+        """Return the cost alone, without drawing anything."""
+
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
         """Refuse a setting in which it cannot be made, before any work."""
 
@@ -163,21 +166,17 @@ class CodedUpload:
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
         """Encode on all devices and sum at the server, for every coded batch of the plan."""
-        code, devices = setting.code, range(setting.federation.devices)
+        code = setting.code
         if self.kind == "factor":
             return self._factors(setting, plan)
         on = self._on(code)
         as_they_are = plan.coded_for_all and code.clip_norm is None and code.uploading.all()
         known_gram = setting.known_gram if as_they_are and code.encoder != "direct" else None
         coded = []
-        samples_coded_with = np.zeros(len(devices))
-        batches = plan.coded_rows(code.coded_samples)
-        for batch, rows in enumerate(batches):
-            uncovered = _uncovered(setting, plan, batch)
-            samples_coded_with += rows * np.array([len(part) for part in uncovered])
+        for batch, rows in enumerate(plan.coded_rows(code.coded_samples)):
             coded.append(
                 encode_all(
-                    uncovered,
+                    _uncovered(setting, plan, batch),
                     rows,
                     noise_variance=on * code.noise_variance,
                     label_noise_variance=on * code.label_noise_variance,
@@ -189,19 +188,30 @@ class CodedUpload:
                     workers=setting.workers,
                 )
             )
-        return tuple(coded), UploadCost.of(setting, sum(batches), samples_coded_with)
+        return tuple(coded), self.cost(setting, plan)
+
+    def cost(self, setting: Setting, plan: DevicePlan) -> UploadCost:
+        """Charge for the rows that devices encode in every coded batch, and for what they send."""
+        batches = plan.coded_rows(setting.code.coded_samples)
+        encoded = np.array([[len(part) for part in _uncovered(setting, plan, batch)] for batch in range(len(batches))])
+        if self.kind == "factor":
+            return UploadCost.of_factors(setting, encoded.sum(axis=0).astype(np.float64), len(batches))
+        return UploadCost.of(setting, sum(batches), np.array(batches, np.float64) @ encoded)
+
+    def rows_held(self, setting: Setting, plan: DevicePlan) -> int:
+        """Return how many rows the server holds afterwards: coded rows, or those of the factors."""
+        batches = plan.coded_rows(setting.code.coded_samples)
+        columns = setting.federation.dimension + setting.federation.outputs
+        return len(batches) * columns if self.kind == "factor" else sum(batches)
 
     def _factors(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
         code = setting.code
-        on, batches = self._on(code), plan.coded_rows(code.coded_samples)
+        on = self._on(code)
         coded = []
-        samples = np.zeros(setting.federation.devices)
-        for batch, rows in enumerate(batches):
-            uncovered = _uncovered(setting, plan, batch)
-            samples += [len(part) for part in uncovered]
+        for batch, rows in enumerate(plan.coded_rows(code.coded_samples)):
             coded.append(
                 encode_factors(
-                    uncovered,
+                    _uncovered(setting, plan, batch),
                     rows,
                     noise_variance=on * code.noise_variance,
                     label_noise_variance=on * code.label_noise_variance,
@@ -211,7 +221,7 @@ class CodedUpload:
                     workers=setting.workers,
                 )
             )
-        return tuple(coded), UploadCost.of_factors(setting, samples, len(batches))
+        return tuple(coded), self.cost(setting, plan)
 
     def _on(self, code: Code) -> FloatArray:
         """Return 1 for each device that adds noise, else 0."""

@@ -1,0 +1,190 @@
+"""The predicted learning curve of each scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codedfl.coding import coded_solution
+from codedfl.curvature import CurvatureCoded
+from codedfl.planning._curvature import flow, predicted_seconds, seconds_of
+from codedfl.planning._curves import Curve
+from codedfl.planning._folds import Fold
+from codedfl.planning._parties import Attended, DeviceShare, ServerShare, uncovered_share
+from codedfl.planning._paths import Scores, Training, reference_values, row_values
+from codedfl.planning._views import CodedMoments, coded_view, plain_view
+from codedfl.schemes import CodedSolution, Momentum, RidgeRegression
+from codedfl.training import AllocatedGradient, CodedSGD, CodedUpload, DevicePlan, Scheme, Setting
+from codedfl.typing import FloatArray
+
+MOST_ROUNDS = 30_000
+"""Rounds that a prediction looks ahead."""
+
+STOPS = tuple(sorted({0, *np.geomspace(1, MOST_ROUNDS, 75).round().astype(int).tolist()}))
+"""Numbers of rounds at which models are scored, up to `MOST_ROUNDS`."""
+
+TRIED = 3
+"""Step sizes to try: the largest stable ones of the grid."""
+
+GROWS = 1.02
+"""A step size at which a round may multiply errors by more than this is not tried."""
+
+AWAY_POINTS = 95.0
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """A scheme in its setting, before training.
+
+    Args:
+        scheme: the scheme.
+        setting: data, fleet, channel, code.
+        plan: the work of the devices.
+        attended: who takes part in a round, on average.
+        folds: the data, with rows held out.
+        step_sizes: the grid, in units of ``1 / L``.
+    """
+
+    scheme: Scheme
+    setting: Setting
+    plan: DevicePlan
+    attended: Attended
+    folds: Sequence[Fold]
+    step_sizes: Sequence[float]
+
+    @property
+    def preparation_s(self) -> float:
+        """Time before the first round."""
+        cost = self.scheme.upload_cost(self.setting, self.plan)
+        return cost.total_s if cost else 0.0
+
+    @property
+    def coded_rows(self) -> int:
+        """Coded rows of a device, over all coded batches."""
+        return sum(self.plan.coded_rows(self.setting.code.coded_samples))
+
+    @property
+    def round_s(self) -> float:
+        """Time from one round to the next: the deadline, and the server's work after it."""
+        after = self.scheme.aggregation_macs(self.setting) / self.setting.server_mac_rate
+        return self.plan.arrivals.duration_s + after
+
+    def curve(self, rounds: FloatArray, scores: Sequence[Scores], seconds: FloatArray | None = None) -> Curve:
+        """Return the mean curve over the folds, in points."""
+        below = 100.0 * np.mean([each.below for each in scores], axis=0)
+        variance = 100.0**2 * np.mean([each.variance for each in scores], axis=0)
+        total = min(sum(each.rows for each in scores), self.setting.federation.total_samples)
+        tested = max(len(self.setting.federation.test_labels), 1)
+        error = np.sqrt(variance * (1.0 / total + 1.0 / tested))
+        lost = ~(below < AWAY_POINTS) & (rounds > 0)
+        return Curve(
+            rounds,
+            self.preparation_s + (rounds * self.round_s if seconds is None else seconds),
+            np.where(lost, np.inf, below),
+            error,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A predicted curve with its step size.
+
+    Args:
+        curve: the learning curve.
+        step_size_scale: in units of ``1 / L``; None for a scheme that tunes itself.
+        stable: whether any step size is stable.
+    """
+
+    curve: Curve
+    step_size_scale: float | None
+    stable: bool = True
+
+
+def predict(situation: Situation, better: Callable[[Curve], float]) -> Prediction:
+    """Predict the learning curve of a scheme.
+
+    Args:
+        situation: the scheme in its setting.
+        better: the lower this number of a curve, the better its step size.
+    """
+    scheme = situation.scheme
+    if scheme.one_shot:
+        return Prediction(_solution(situation), None)
+    if isinstance(scheme, CurvatureCoded):
+        return Prediction(_with_curvature(situation), None)
+    trainings = [_training(situation, fold) for fold in situation.folds]
+    smoothness = situation.setting.gram.smoothness
+    grid = sorted(situation.step_sizes, reverse=True)
+    stable = [scale for scale in grid if max(each.rounds(scale / smoothness).growth for each in trainings) <= GROWS]
+    tried = stable[:TRIED] or grid[-1:]
+    found = []
+    for scale in tried:
+        scores = [each.scores(scale / smoothness, STOPS) for each in trainings]
+        found.append(Prediction(situation.curve(np.array(STOPS, np.float64), scores), scale, bool(stable)))
+    return min(found, key=lambda each: (better(each.curve), float(each.curve.below[each.curve.best])))
+
+
+def _training(situation: Situation, fold: Fold) -> Training:
+    """Return the rounds of a scheme that takes gradient steps."""
+    scheme, setting, plan = situation.scheme, situation.setting, situation.plan
+    devices = DeviceShare.of(scheme, plan, setting, situation.attended)
+    server = ServerShare.of(scheme, plan, setting)
+    average, momentum = scheme.final == "average", scheme.momentum if isinstance(scheme, Momentum) else None
+    if server is None or not isinstance(scheme.upload, CodedUpload):
+        return Training(fold, plain_view(fold), devices, None, (0.0, 0.0), average, momentum)
+    if isinstance(scheme.device, AllocatedGradient):
+        covered = uncovered_share(plan, setting)
+        coded = _coded(situation, fold, covered)
+        view = coded_view(fold, coded, 1.0 - covered, 1.0, total=1.0, make_up=False)
+        parity_noise = 1.0 + covered**2 * fold.gram.samples / situation.coded_rows
+        return Training(fold, view, devices, server, (0.0, 0.0), average, one_step=True, parity_noise=parity_noise)
+    coded = _coded(situation, fold)
+    weights = round(devices.mean_weight, 6), server.weight
+    make_up = isinstance(scheme.server, CodedSGD) and scheme.server.make_up
+    view = fold.once(
+        (id(coded), weights, make_up), lambda: coded_view(fold, coded, *weights, total=sum(weights), make_up=make_up)
+    )
+    return Training(fold, view, devices, server, (coded.noise_variance, coded.label_noise_variance), average)
+
+
+def _coded(situation: Situation, fold: Fold, covered: float = 1.0) -> CodedMoments:
+    """Return second moments of the scheme's coded data, drawn once for all schemes that send the same."""
+    upload, setting, rows = situation.scheme.upload, situation.setting, situation.coded_rows
+    assert isinstance(upload, CodedUpload)
+    noise, apart = upload.noise, upload.kind == "factor"
+
+    def draw() -> CodedMoments:
+        return CodedMoments.drawn(fold, setting, rows, noise=noise, covered=covered, apart=apart)
+
+    return fold.once(("coded", rows, noise, covered, apart), draw) if covered == 1.0 else draw()
+
+
+def _solution(situation: Situation) -> Curve:
+    """Return the one point of a scheme that solves for its model."""
+    scores = [_solved(situation, fold) for fold in situation.folds]
+    return situation.curve(np.zeros(1), scores)
+
+
+def _solved(situation: Situation, fold: Fold) -> Scores:
+    scheme, model = situation.scheme, fold.optimum
+    if isinstance(scheme, RidgeRegression):
+        kept = fold.values / np.maximum(fold.values + scheme.ridge, 1e-300)
+        model = kept[:, None] * fold.optimum
+    elif isinstance(scheme, CodedSolution) and isinstance(scheme.upload, CodedUpload):
+        model = coded_solution(_coded(situation, fold).data, scheme.ridge_share)
+    values = row_values(fold, fold.held, model[None])
+    return Scores.of(values, reference_values(fold), np.ones(1, np.bool_))
+
+
+def _with_curvature(situation: Situation) -> Curve:
+    """Return the curve of training with curvature, by its fitted rule."""
+    assert isinstance(situation.scheme, CurvatureCoded)
+    flows = [flow(situation.scheme, fold, situation.setting) for fold in situation.folds]
+    share = np.mean([each[0] for each in flows], axis=0)
+    duration = situation.plan.arrivals.duration_s
+    training = seconds_of(share, predicted_seconds(situation.setting, situation.plan), duration)
+    rounds = np.ceil(training / duration)
+    seconds = training * (situation.round_s / duration)
+    return situation.curve(rounds, [each[1] for each in flows], seconds)
