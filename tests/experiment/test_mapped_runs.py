@@ -12,7 +12,7 @@ from codedfl.data._memmap import MATRICES
 from codedfl.errors import InputError
 from codedfl.experiment import Experiment, Predictor, build_experiment, run
 from codedfl.experiment._audit import run_audit
-from codedfl.schemes import PAPER_SCHEMES, SCHEMES
+from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES
 from tests.problems import make_federation
 from tests.support import Cli, refusal_of, small_config
 
@@ -60,7 +60,7 @@ def test_the_command_line_runs_every_scheme_on_a_folder_and_its_models_predict(
     result = Cli(monkeypatch, capsys)("run", "--dataset", str(folder), *small, "--out", str(tmp_path / "out"))
     assert result.code == 0, result.err
     federation = open_federation(folder)
-    for scheme in PAPER_SCHEMES:
+    for scheme in DEFAULT_SCHEMES:
         model = Predictor.load(tmp_path / "out" / "models" / f"{scheme}.npz")
         assert set(model.predict(federation.test_features)) <= {"t0", "t1", "t2"}
         np.testing.assert_allclose(

@@ -61,7 +61,7 @@ def curvature(
     inside = vectors[:, :kept] @ vectors[:, :kept].T
     outside = np.eye(d) - inside
     blocks = [inside @ nystrom(sent, Omega) @ inside for sent in products]
-    tails = [max(e - float(np.trace(block)), 0.0) / (d - kept) for e, block in zip(energy, blocks, strict=True)]
+    tails = [0.4 * max(e - float(np.trace(block)), 0.0) / (d - kept) for e, block in zip(energy, blocks, strict=True)]
     speaking = [i for i in range(len(rows)) if rows[i] > 0]
     for i in range(len(rows)):
         if i not in speaking:

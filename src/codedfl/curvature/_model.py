@@ -25,8 +25,8 @@ thirds of it; `docs/beyond.md` derives the range of stable values.
 TAIL_SHARE = 0.4
 """Curvature assumed outside of the basis, as a share of its mean.
 
-Some is needed, or the stale gradient of an absent device would push the model on and on. With all of it, the memory would lose its
-effect as momentum in just those directions.
+Some is needed, or the stale gradient of an absent device would push the model on and on. With all of it, the memory would
+lose its effect as momentum in just those directions.
 """
 
 LARGEST_MISMATCH = 3.0

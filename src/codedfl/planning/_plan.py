@@ -19,7 +19,7 @@ from codedfl.planning._paths import reference_values
 from codedfl.planning._reasons import reason_against
 from codedfl.planning._target import Target
 from codedfl.progress import Progress
-from codedfl.schemes import PAPER_SCHEMES, SCHEMES, make_scheme
+from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
 
 MARGIN = 1.5
 """How much longer than the latest likely time a planned run takes."""
@@ -137,7 +137,7 @@ def make_plan(
             progress.update("eigenvectors", index, len(folds))
             reference_values(fold)
         progress.close("eigenvectors")
-        names = tuple(SCHEMES) if config.schemes == PAPER_SCHEMES else config.schemes
+        names = tuple(SCHEMES) if config.schemes == DEFAULT_SCHEMES else config.schemes
         found = []
         for index, name in enumerate(names):
             progress.update("predicting", index, len(names), name)
