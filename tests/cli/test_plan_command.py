@@ -35,6 +35,7 @@ def test_json(cli: Cli) -> None:
     assert chosen["low_s"] <= chosen["time_s"] <= (chosen["high_s"] or float("inf"))
 
 
+@pytest.mark.slow
 def test_a_plan_can_be_run_and_is_held_against_the_outcome(cli: Cli) -> None:
     cli("plan", "--scheme", "momentum", "--set", "features.dimension=60", "--out", "plan.toml")
     result = cli("run", "--plan", "plan.toml", "--out", "here")

@@ -146,6 +146,7 @@ def summed(seed: int = 58, coded_samples: int = 8, **options: object) -> CodedDa
     return encode_factors(DEVICES, coded_samples, **{**given, **options})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_server_adds_second_moments_of_independent_devices() -> None:
     """The mean is that of summed rows; the variance is the sum of the devices' variances, which is smaller."""
     draws, c = 1500, 8

@@ -26,7 +26,7 @@ def test_every_part_is_charged() -> None:
     as_scfl = UploadCost.of_factors(setting, setting.federation.samples.astype(np.float64))
     assert cost.bits.tolist() == as_scfl.bits.tolist()
     assert cost.encoding_macs == pytest.approx(as_scfl.encoding_macs)
-    rank = 2
+    rank = 9
     extra = CurvatureModel.server_macs(4, 9, 2, rank) + 81 * (3 + 20 * rank)
     assert cost.server_macs == pytest.approx(as_scfl.server_macs + extra)
 

@@ -101,6 +101,7 @@ def test_stability_knows_the_steps_on_a_factor() -> None:
         assert found[0] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_training_ends_closer_to_the_optimum_than_on_rows() -> None:
     """With tau = 1 the limit solves (H + H~) W = ...; second moments of N devices are as exact as N c rows."""
     distances = []

@@ -15,9 +15,9 @@ from codedfl.training import Code, DevicePlan, Setting, UploadCost
 from codedfl.training import without_code as blank_code
 
 Rank = int | Literal["auto"]
-"""Number of sketched directions ``r``; ``auto`` for `USUAL_RANK`, or a quarter of the columns if that is less."""
+"""Number of sketched directions ``r``; ``auto`` for a quarter of the columns, within `USUAL_RANKS`."""
 
-USUAL_RANK = 60
+USUAL_RANKS = 16, 60
 
 LARGEST_SKETCH = 2**28
 """Numbers of all sketches together that the server holds (2 GiB)."""
@@ -30,10 +30,11 @@ LARGEST_FACTORS = 2**29
 def rank_within(setting: Setting, rank: Rank) -> int:
     """Return ``r`` in a setting, at most the number of columns.
 
-    By itself it is at most a quarter of them: with more, exact second moments would be no dearer than the sketch.
+    By itself it is a quarter of them, within limits: with more, exact second moments would be no dearer than the sketch.
     """
     dimension = setting.federation.dimension
-    return min(max(2, min(USUAL_RANK, dimension // 4)) if rank == "auto" else rank, dimension)
+    least, most = USUAL_RANKS
+    return min(min(max(least, dimension // 4), most) if rank == "auto" else rank, dimension)
 
 
 def require_rank(rank: Rank) -> None:

@@ -15,7 +15,7 @@ def ccfl(
     rank: Annotated[
         int | Literal["auto"],
         Field(
-            description="directions in which a sketch shows curvature; auto is 60, or a quarter of the features if less"
+            description="directions in which a sketch shows curvature; auto is a quarter of the features, from 16 to 60"
         ),
     ] = "auto",
     sketch_rows: Annotated[int, Field(description="rows that a device sketches")] = 100,
