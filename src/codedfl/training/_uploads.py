@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -167,28 +169,30 @@ class CodedUpload:
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
         """Encode on all devices and sum at the server, for every coded batch of the plan."""
         code = setting.code
-        if self.kind == "factor":
-            return self._factors(setting, plan)
-        on = self._on(code)
+        on = code.uploading * float(self.noise)
+        encode = encode_factors if self.kind == "factor" else self._rows_encoder(setting, plan)
+        coded = tuple(
+            encode(
+                _uncovered(setting, plan, batch),
+                rows,
+                noise_variance=on * code.noise_variance,
+                label_noise_variance=on * code.label_noise_variance,
+                streams=code.streams(setting.streams),
+                batch=batch,
+                clip_norm=code.clip_norm,
+                workers=setting.workers,
+            )
+            for batch, rows in enumerate(plan.coded_rows(code.coded_samples))
+        )
+        return coded, self.cost(setting, plan)
+
+    @staticmethod
+    def _rows_encoder(setting: Setting, plan: DevicePlan) -> Callable[..., CodedData]:
+        """Return the encoder of rows that the code asks for, with the Gram matrix if it is known and of use."""
+        code = setting.code
         as_they_are = plan.coded_for_all and code.clip_norm is None and code.uploading.all()
         known_gram = setting.known_gram if as_they_are and code.encoder != "direct" else None
-        coded = []
-        for batch, rows in enumerate(plan.coded_rows(code.coded_samples)):
-            coded.append(
-                encode_all(
-                    _uncovered(setting, plan, batch),
-                    rows,
-                    noise_variance=on * code.noise_variance,
-                    label_noise_variance=on * code.label_noise_variance,
-                    streams=code.streams(setting.streams),
-                    batch=batch,
-                    encoder=code.encoder,
-                    clip_norm=code.clip_norm,
-                    gram=known_gram,
-                    workers=setting.workers,
-                )
-            )
-        return tuple(coded), self.cost(setting, plan)
+        return partial(encode_all, encoder=code.encoder, gram=known_gram)
 
     def cost(self, setting: Setting, plan: DevicePlan) -> UploadCost:
         """Charge for the rows that devices encode in every coded batch, and for what they send."""
@@ -203,29 +207,6 @@ class CodedUpload:
         batches = plan.coded_rows(setting.code.coded_samples)
         columns = setting.federation.dimension + setting.federation.outputs
         return len(batches) * columns if self.kind == "factor" else sum(batches)
-
-    def _factors(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
-        code = setting.code
-        on = self._on(code)
-        coded = []
-        for batch, rows in enumerate(plan.coded_rows(code.coded_samples)):
-            coded.append(
-                encode_factors(
-                    _uncovered(setting, plan, batch),
-                    rows,
-                    noise_variance=on * code.noise_variance,
-                    label_noise_variance=on * code.label_noise_variance,
-                    streams=code.streams(setting.streams),
-                    batch=batch,
-                    clip_norm=code.clip_norm,
-                    workers=setting.workers,
-                )
-            )
-        return tuple(coded), self.cost(setting, plan)
-
-    def _on(self, code: Code) -> FloatArray:
-        """Return 1 for each device that adds noise, else 0."""
-        return code.uploading * (1.0 if self.noise else 0.0)
 
 
 def _uncovered(setting: Setting, plan: DevicePlan, batch: int) -> list[Rows]:
