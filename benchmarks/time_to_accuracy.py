@@ -374,7 +374,9 @@ def draw(results: Results, datasets: Sequence[str], path: Path, seed: int = 0) -
         axis.grid(alpha=0.25, which="both")
         axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("test accuracy, %")
-    axes[0][0].legend(frameon=False, fontsize=9, loc="lower right")
+    axes[0][-1].legend(
+        frameon=False, fontsize=9, loc="lower left", bbox_to_anchor=(0.15, 0.0)
+    )  # right of the first curve
     figure.tight_layout()
     figure.savefig(path, dpi=130)
     plt.close(figure)
