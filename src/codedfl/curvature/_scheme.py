@@ -189,14 +189,7 @@ class CurvatureCoded(Scheme):
         arrivals[list(batches)] += 1
         state = replace(state, arrivals=arrivals)
         if self.memory == "none":
-            total = np.zeros_like(model)
-            estimate = (arrivals + 1.0) / (state.round + 2.0)
-            probability = estimate if self.estimate_arrivals else round.arrival_probability
-            cap = getattr(self.aggregation, "weight_cap", math.inf)
-            for device, update in round.updates:
-                total += min(1.0 / max(float(probability[device]), 1e-300), cap) * update
-            share = max(MOMENTUM_SHARE, 1.0 / (state.round + 1))
-            mean = state.residuals + share * (total - state.residuals)
+            mean = self._mean_gradient(state, round)
             return replace(state, residuals=mean), mean[0]
         carried = self.memory == "carried"
         blocks, tails = (state.blocks, state.tails) if carried else (0 * state.blocks, 0 * state.tails)
@@ -206,6 +199,18 @@ class CurvatureCoded(Scheme):
         memory = state.memory.updated(arrived, model, in_basis, blocks, tails)
         gradient = memory.gradient(model, in_basis, state.basis, blocks, tails)
         return replace(state, coefficients=memory.coefficients, residuals=memory.residuals, rows=memory.rows), gradient
+
+    def _mean_gradient(self, state: CurvatureState, round: Round) -> FloatArray:
+        """Return the running mean of ``sum_i 1_i g_i / p_i``, which acts as momentum, (1, d, o)."""
+        estimate = (state.arrivals + 1.0) / (state.round + 2.0)
+        probability = estimate if self.estimate_arrivals else round.arrival_probability
+        cap = getattr(self.aggregation, "weight_cap", math.inf)
+        total = np.zeros(state.model.shape)
+        for device, update in round.updates:
+            total += min(1.0 / max(float(probability[device]), 1e-300), cap) * update
+        share = max(MOMENTUM_SHARE, 1.0 / (state.round + 1))
+        mean: FloatArray = state.residuals + share * (total - state.residuals)
+        return mean
 
     def _moved(self, state: CurvatureState, model: FloatArray) -> CurvatureState:
         weight = (RECENT + 1.0) / (state.averaged + RECENT + 1.0)
