@@ -192,10 +192,20 @@ def add_factors(
         raise InputError("no device has samples to encode: give at least one device data.")
     root = covariance_factor(total)
     root = root if _is_upper(root) else _upper(root)
-    squares = sum(trace**2 for trace in traces)
-    effective = coded_samples * sum(traces) ** 2 / squares if squares > 0 else float(coded_samples)
+    effective = effective_rows(coded_samples, traces)
     features, labels = (np.ascontiguousarray(part, dtype) for part in (root[:, :dimension], root[:, dimension:]))
     return CodedData(features, labels, noise_variance, FactorOf(coded_samples, effective))
+
+
+def effective_rows(coded_samples: int, traces: Sequence[float]) -> float:
+    """Return ``c (sum_i t_i)^2 / sum_i t_i^2`` with the traces ``t_i`` of the devices' second moments, see `FactorOf`.
+
+    Example:
+        >>> effective_rows(100, [2.0, 2.0, 2.0])
+        300.0
+    """
+    squares = sum(trace**2 for trace in traces)
+    return coded_samples * sum(traces) ** 2 / squares if squares > 0 else float(coded_samples)
 
 
 def _upper(matrix: FloatArray) -> FloatArray:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.linalg
 
+from codedfl.coding._factor import effective_rows
 from codedfl.coding._solution import second_moment_error
 from codedfl.coding._subspace import SubspaceSketch
 from codedfl.parallel import one_blas_thread
@@ -53,7 +54,6 @@ def sketch_factors(
         traces.append(float(np.sum(features**2)) / coded_samples)
         energy[i] = max(traces[-1] - dimension * noise_variance[i], 0.0)
         rows[i] = samples[i]
-    effective = coded_samples * sum(traces) ** 2 / sum(trace**2 for trace in traces)
-    error = second_moment_error(sum(traces) / dimension, dimension, effective)
+    error = second_moment_error(sum(traces) / dimension, dimension, effective_rows(coded_samples, traces))
     variance = (error / (np.sqrt(dimension) + np.sqrt(rank))) ** 2
     return SubspaceSketch(test_matrix, products, label_products, energy, rows, np.full(devices, variance / devices))

@@ -203,11 +203,8 @@ class CurvatureCoded(Scheme):
     def _mean_gradient(self, state: CurvatureState, round: Round) -> FloatArray:
         """Return the running mean of ``sum_i 1_i g_i / p_i``, which acts as momentum, (1, d, o)."""
         estimate = (state.arrivals + 1.0) / (state.round + 2.0)
-        probability = estimate if self.estimate_arrivals else round.arrival_probability
-        cap = getattr(self.aggregation, "weight_cap", math.inf)
-        total = np.zeros(state.model.shape)
-        for device, update in round.updates:
-            total += min(1.0 / max(float(probability[device]), 1e-300), cap) * update
+        seen = replace(round, arrival_probability=estimate) if self.estimate_arrivals else round
+        total = self.aggregation.combine(seen, state.model.astype(np.float64))
         share = max(MOMENTUM_SHARE, 1.0 / (state.round + 1))
         mean: FloatArray = state.residuals + share * (total - state.residuals)
         return mean

@@ -11,8 +11,7 @@ from codedfl._validation import require_at_least
 from codedfl.coding import SubspaceSketch, device_factors, require_rows_for_factor, sketch_all, sketch_factors
 from codedfl.curvature._model import CurvatureModel
 from codedfl.errors import InputError
-from codedfl.training import Code, DevicePlan, Setting, UploadCost
-from codedfl.training import without_code as blank_code
+from codedfl.training import Code, DevicePlan, Setting, UploadCost, without_code
 
 Rank = int | Literal["auto"]
 """Number of sketched directions ``r``; ``auto`` for a quarter of the columns, within `USUAL_RANKS`."""
@@ -21,7 +20,6 @@ USUAL_RANKS = 16, 60
 
 LARGEST_SKETCH = 2**28
 """Numbers of all sketches together that the server holds (2 GiB)."""
-
 
 LARGEST_FACTORS = 2**29
 """Numbers of all factors together that the server holds (2 GiB)."""
@@ -67,11 +65,10 @@ class SubspaceUpload:
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:
         """Sketch on all devices."""
-        code, federation = setting.code, setting.federation
+        code = setting.code
         on, rank = code.uploading * float(self.noise), self.rank_in(setting)
-        devices = [setting.rows(i) if code.uploading[i] else setting.no_rows for i in range(federation.devices)]
         sketch = sketch_all(
-            devices,
+            setting.uploading_rows,
             rank,
             self.rows,
             noise_variance=on * code.noise_variance,
@@ -104,7 +101,7 @@ class SubspaceUpload:
 
     def depends_on(self, code: Code) -> Code:
         """Return the code with everything blanked out but who takes part, clipping, the draw and, if it is added, the noise."""
-        used = replace(blank_code(code), clip_norm=code.clip_norm, draw=code.draw)
+        used = replace(without_code(code), clip_norm=code.clip_norm, draw=code.draw)
         if not self.noise:
             return used
         return replace(used, noise_variance=code.noise_variance, label_noise_variance=code.label_noise_variance)
@@ -135,10 +132,9 @@ class FactorUpload:
         """Draw the factor of every device, and sketch them."""
         code, federation = setting.code, setting.federation
         on, rank, d = code.uploading * float(self.noise), self.rank_in(setting), federation.dimension
-        devices = [setting.rows(i) if code.uploading[i] else setting.no_rows for i in range(federation.devices)]
         factors = dict(
             device_factors(
-                devices,
+                setting.uploading_rows,
                 code.coded_samples,
                 noise_variance=on * code.noise_variance,
                 label_noise_variance=on * code.label_noise_variance,
@@ -180,5 +176,4 @@ class FactorUpload:
 
     def depends_on(self, code: Code) -> Code:
         """Return the code, without noise if none is added."""
-        blank = 0 * code.noise_variance
-        return code if self.noise else replace(code, noise_variance=blank, label_noise_variance=blank)
+        return code if self.noise else code.without_noise()

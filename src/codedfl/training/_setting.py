@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -69,6 +69,11 @@ class Code:
                 raise InputError(
                     f"{name} = {values[bad[0]]} of device {bad[0] + 1} must be a finite number, zero or more."
                 )
+
+    def without_noise(self) -> Code:
+        """Return the code with no noise at all."""
+        blank = 0 * self.noise_variance
+        return replace(self, noise_variance=blank, label_noise_variance=blank)
 
     @cached_property
     def uploading(self) -> BoolArray:
@@ -161,6 +166,11 @@ class Setting:
     def rows(self, device: int) -> Rows:
         """Return the samples of one device."""
         return Rows(*self.federation.device(device))
+
+    @property
+    def uploading_rows(self) -> list[Rows]:
+        """The samples of each device, none of those that upload nothing."""
+        return [self.rows(i) if uploads else self.no_rows for i, uploads in enumerate(self.code.uploading)]
 
     @property
     def no_rows(self) -> Rows:

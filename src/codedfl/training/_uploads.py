@@ -163,8 +163,7 @@ class CodedUpload:
 
     def depends_on(self, code: Code) -> Code:
         """Return the code, without noise if none is added."""
-        blank = 0 * code.noise_variance
-        return code if self.noise else replace(code, noise_variance=blank, label_noise_variance=blank)
+        return code if self.noise else code.without_noise()
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
         """Encode on all devices and sum at the server, for every coded batch of the plan."""
