@@ -164,3 +164,35 @@ def test_names_must_fit_the_trace(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the trace has 5 device\(s\) but 1 name"):
         write_trace(tmp_path / "trace.csv", trace, ["a"])
     assert list(tmp_path.iterdir()) == []
+
+
+class Estimating:
+    """Arrivals whose probabilities are estimated as rounds go by."""
+
+    duration_s = 2.0
+    probability = np.array([0.75, 0.5])
+
+    def attend(self, round: int) -> Attendance:
+        estimate = np.array([1.0, 1.0 / (round + 1.0)])
+        return Attendance(np.array([4, 2]), np.array([True, round == 1]), np.zeros(2), probability=estimate)
+
+
+def test_estimates_of_each_round_are_recorded_and_read_back(tmp_path: Path) -> None:
+    recorded = TraceArrivals.record(Estimating(), 3)
+    write_trace(tmp_path / "trace.csv", recorded, ("a", "b"))
+    replayed = read_trace(tmp_path / "trace.csv", ("a", "b"))
+    assert replayed.probability.tolist() == [0.75, 0.5]
+    for round in range(3):
+        estimate = replayed.attend(round).probability
+        assert estimate is not None
+        assert estimate.tolist() == [1.0, 1.0 / (round + 1.0)]
+    assert TraceArrivals.record(arrivals("fixed"), 2).attend(0).probability is None
+
+
+def test_estimates_that_cannot_be_weights_are_refused() -> None:
+    given = np.array([[4, 2]]), np.array([[True, False]]), np.array([0.5, 0.5])
+    for estimates in (np.array([[0.0, 1.0]]), np.array([[0.5, 1.5]]), np.array([[np.nan, 1.0]]), np.ones((2, 2))):
+        with pytest.raises(InputError, match=r"trace\.estimates has shape"):
+            TraceArrivals(*given, duration_s=1.0, estimates=estimates)
+    with pytest.raises(InputError, match="cannot be given together"):
+        TraceArrivals(*given, duration_s=1.0, devices=np.array([[0, 1]]), estimates=np.ones((1, 2)))

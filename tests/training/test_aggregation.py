@@ -109,3 +109,33 @@ def test_a_weight_outside_0_to_1_is_refused(weight: float) -> None:
 def test_a_cap_below_one_or_without_end_is_refused(cap: float) -> None:
     with pytest.raises(InputError, match="weight_cap"):
         InverseProbability(weight_cap=cap)
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """Arrivals whose attendance carries its own estimate of the probabilities."""
+
+    estimate: float
+    devices: int
+    duration_s: float = 1.0
+
+    @property
+    def probability(self) -> FloatArray:
+        return np.full(self.devices, 0.25)
+
+    def attend(self, round: int) -> Attendance:  # noqa: ARG002
+        ones = np.ones(self.devices, np.int64)
+        return Attendance(ones, ones > 0, np.zeros(self.devices), probability=np.full(self.devices, self.estimate))
+
+
+def test_an_estimate_of_the_round_takes_the_place_of_the_probabilities() -> None:
+    setting = make_setting()
+    devices = setting.federation.devices
+    rate = LearningRate.relative(0.1, setting.gram.smoothness)
+    models = {
+        estimate: train(
+            scfl(device_weight=1.0).prepare(setting, arrivals=Estimated(estimate, devices)), rate, 1
+        ).progress.state.model
+        for estimate in (0.5, 1.0)
+    }
+    assert np.allclose(models[0.5], 2 * models[1.0], rtol=1e-6), "from zero, the step is proportional to 1 / p"

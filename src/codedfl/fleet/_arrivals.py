@@ -31,6 +31,7 @@ class Attendance:
         late_bits: bits sent by devices that missed the deadline, (n,); 0 for all others.
         devices: indices of the n devices that were asked; None for all, in order.
         weight: factor on every update that makes up for devices that were not asked, N / n.
+        probability: p_i as it was estimated before this round, (N,); None for the probabilities of the arrivals themselves.
     """
 
     batch_sizes: IntArray
@@ -38,6 +39,7 @@ class Attendance:
     late_bits: FloatArray
     devices: IntArray | None = None
     weight: float = 1.0
+    probability: FloatArray | None = None
 
     def arrivals(self) -> list[tuple[int, int]]:
         """Return the index and batch size of every device whose update arrived, in device order."""

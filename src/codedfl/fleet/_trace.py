@@ -21,6 +21,7 @@ from codedfl.typing import BoolArray, FloatArray, IntArray
 
 COLUMNS = ("round", "device", "batch_size", "arrived", "late_bits", "probability", "duration_s", "rounds")
 COHORT_COLUMNS = ("asked", "weight")
+ESTIMATE = "estimate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,8 @@ class TraceArrivals:
         late_bits: bits sent by devices that missed the deadline, (K, n); None for none.
         devices: the numbers of the devices that are asked, ascending in each round, (K, n); None for all, in order.
         weight: what an update counts for in each round because other devices were not asked, (K,); None for 1.
+        estimates: p_i as estimated before each round, where it was estimated as rounds went by, (K, N); None for
+            ``probability`` in every round.
 
     Example:
         >>> trace = TraceArrivals(np.array([[8, 8], [8, 0]]), np.array([[True, False], [True, False]]),
@@ -50,6 +53,7 @@ class TraceArrivals:
     late_bits: FloatArray | None = None
     devices: IntArray | None = None
     weight: FloatArray | None = None
+    estimates: FloatArray | None = None
 
     def __post_init__(self) -> None:
         require_positive("trace.duration_s", self.duration_s)
@@ -90,6 +94,8 @@ class TraceArrivals:
         }
         if self.devices is not None:
             fields["devices"] = _checked_devices(np.array(self.devices), batch.shape, probability.size)
+        if self.estimates is not None:
+            fields["estimates"] = _checked_estimates(np.array(self.estimates, dtype=np.float64), batch.shape[0], self)
         for name, array in fields.items():
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -105,6 +111,7 @@ class TraceArrivals:
         if len({(a.devices is None, len(a.batch_sizes)) for a in seen}) > 1:
             raise InputError("rounds that ask different numbers of devices cannot be recorded: fix the cohort.")
         chosen = [a.devices for a in seen if a.devices is not None]
+        estimates = [a.probability for a in seen if a.probability is not None]
         return cls(
             batch_sizes=np.stack([a.batch_sizes for a in seen]),
             arrived=np.stack([a.arrived for a in seen]),
@@ -113,6 +120,7 @@ class TraceArrivals:
             late_bits=np.stack([a.late_bits for a in seen]),
             devices=np.stack(chosen) if chosen else None,
             weight=np.array([a.weight for a in seen]),
+            estimates=np.stack(estimates) if len(estimates) == len(seen) else None,
         )
 
     @property
@@ -146,6 +154,7 @@ class TraceArrivals:
             self.late_bits[round],
             None if self.devices is None else self.devices[round],
             float(self.weight[round]),
+            None if self.estimates is None else self.estimates[round],
         )
 
 
@@ -159,14 +168,28 @@ def _checked_devices(devices: IntArray, shape: tuple[int, ...], fleet: int) -> I
     return devices.astype(np.int64)
 
 
+def _checked_estimates(estimates: FloatArray, rounds: int, trace: TraceArrivals) -> FloatArray:
+    if trace.devices is not None:
+        raise InputError(
+            "trace.estimates and trace.devices cannot be given together: all devices are asked, or none estimated."
+        )
+    expected = (rounds, len(trace.probability))
+    if estimates.shape != expected or not ((estimates > 0) & (estimates <= 1)).all():
+        raise InputError(
+            f"trace.estimates has shape {estimates.shape}: give numbers above 0 and up to 1, of shape {expected}."
+        )
+    return estimates
+
+
 def write_trace(path: str | Path, trace: TraceArrivals, names: Sequence[str]) -> None:
     r"""Write a trace to a CSV file with one row per round and device.
 
     The columns are ``round`` (from 0), ``device`` (its name), ``batch_size``, ``arrived`` (0 or 1), ``late_bits``, and what is
     needed to replay: ``probability`` (of the device), ``duration_s`` and ``rounds`` (of the trace, in every row). If each round
     asks only a cohort, there are two more columns, ``asked`` (0 or 1) and ``weight`` (of the round); then only devices that are
-    asked have rows, and a device that is never asked has a single one, in round 0 with ``asked`` 0. Numbers are written so that
-    they are read back exactly.
+    asked have rows, and a device that is never asked has a single one, in round 0 with ``asked`` 0. If probabilities were
+    estimated as rounds went by, a column ``estimate`` has the one in force in the round. Numbers are written so that they
+    are read back exactly.
 
     Args:
         path: the file, replaced if it exists.
@@ -204,11 +227,14 @@ def write_trace(path: str | Path, trace: TraceArrivals, names: Sequence[str]) ->
         asked = range(len(devices)) if attendance.devices is None else attendance.devices.tolist()
         cells = (attendance.batch_sizes.tolist(), attendance.arrived.tolist(), attendance.late_bits.tolist())
         for device, batch, arrived, late in zip(asked, *cells, strict=True):
-            add(number, device, batch, arrived, late, *((1, attendance.weight) if cohort else ()))
+            more = (1, attendance.weight) if cohort else ()
+            estimate = () if attendance.probability is None else (float(attendance.probability[device]),)
+            add(number, device, batch, arrived, late, *more, *estimate)
     if trace.devices is not None:
         for device in np.setdiff1d(np.arange(len(devices)), trace.devices).tolist():
             add(0, device, 0, False, 0.0, 0, trace.attend(0).weight)
-    write_atomically(path, csv_text(COLUMNS + COHORT_COLUMNS if cohort else COLUMNS, rows))
+    columns = (*COLUMNS, *(COHORT_COLUMNS if cohort else ()), *(() if trace.estimates is None else (ESTIMATE,)))
+    write_atomically(path, csv_text(columns, rows))
 
 
 def read_trace(path: str | Path, names: Sequence[str]) -> TraceArrivals:
@@ -223,7 +249,7 @@ def read_trace(path: str | Path, names: Sequence[str]) -> TraceArrivals:
             names the file and the row.
     """
     given = checked_names(names)
-    table = read_device_table(path, COLUMNS, COHORT_COLUMNS, field="trace")
+    table = read_device_table(path, COLUMNS, (*COHORT_COLUMNS, ESTIMATE), field="trace")
     if table.rows == 0:
         raise InputError(f"{table.source} has a header but no row: record at least one round.")
     number = table.numbers("round", "a whole number, zero or more").astype(np.int64)
@@ -259,6 +285,7 @@ def read_trace(path: str | Path, names: Sequence[str]) -> TraceArrivals:
         late_bits=late[order].reshape(shape),
         devices=device[order].reshape(shape) if cohort else None,
         weight=_constant(table, "weight", number) if cohort else None,
+        estimates=table.numbers(ESTIMATE)[order].reshape(shape) if ESTIMATE in table.columns else None,
     )
 
 

@@ -4,7 +4,7 @@ from codedfl.training._aggregation import Aggregation, DeviceUpdate, InverseProb
 from codedfl.training._allocated import AllocatedGradient
 from codedfl.training._callbacks import Callback, ReportProgress, StopOnDivergence, StopOnInterrupt, StopTraining
 from codedfl.training._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from codedfl.training._devices import DevicePlan, DeviceWork, Idle, LocalSGD
+from codedfl.training._devices import DevicePlan, DeviceWork, Idle, LocalSGD, WalkPlan, bernoulli_steps, walking_steps
 from codedfl.training._evaluation import Evaluator, Reference
 from codedfl.training._gradients import accumulate_gradients
 from codedfl.training._learning_rate import LearningRate
@@ -78,9 +78,11 @@ __all__ = [
     "Upload",
     "UploadCost",
     "Uploaded",
+    "WalkPlan",
     "accumulate_gradients",
     "advance",
     "bernoulli_batches",
+    "bernoulli_steps",
     "choose_step_sizes",
     "coded_of",
     "curves_to_csv",
@@ -93,5 +95,6 @@ __all__ = [
     "train_together",
     "unstable_steps",
     "validation_setting",
+    "walking_steps",
     "without_code",
 ]

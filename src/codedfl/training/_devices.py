@@ -131,12 +131,15 @@ class LocalSGDPlan:
 
     def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
         """Return ``tau`` steps on Bernoulli batches, scaled by ``l_i / b``."""
-        features, labels = self.federation.device(device)
-        batch_size = min(batch_size, len(features))  # a trace may come from a run in which the device had more rows
-        batches = sample_batches(
-            self.streams, "batch", len(features), batch_size, self.local_steps, device=device, round=round
+        return bernoulli_steps(
+            Rows(*self.federation.device(device)),
+            self.streams,
+            batch_size,
+            self.local_steps,
+            starts,
+            device=device,
+            round=round,
         )
-        return Steps(features, labels, batches, len(features) / batch_size, starts)
 
     def mean_steps(self, device: int, starts: Sequence[Start]) -> Steps:
         """Return ``tau`` steps on all rows."""
@@ -160,17 +163,70 @@ class WalkPlan(LocalSGDPlan):
 
     def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
         """Return ``tau`` steps on successive parts of the walk, scaled by ``l_i / b``."""
-        features, labels = self.federation.device(device)
-        samples = len(features)
-        batch_size = min(batch_size, samples)
-        if batch_size == samples:
-            return Steps(features, labels, [None] * self.local_steps, 1.0, starts)
-        order, first = walking_order(self.streams, device, samples)
-        begin = first + round * self.local_steps * int(self.strides[device])
-        batches = [
-            order[(begin + step * batch_size + np.arange(batch_size)) % samples] for step in range(self.local_steps)
-        ]
-        return Steps(features, labels, batches, samples / batch_size, starts)
+        return walking_steps(
+            Rows(*self.federation.device(device)),
+            self.streams,
+            batch_size,
+            self.local_steps,
+            starts,
+            device=device,
+            round=round,
+            stride=int(self.strides[device]),
+        )
+
+
+def bernoulli_steps(
+    rows: Rows,
+    streams: Streams,
+    batch_size: int,
+    local_steps: int,
+    starts: Sequence[Start],
+    *,
+    device: int,
+    round: int,
+) -> Steps:
+    """Return ``tau`` steps of one device on Bernoulli batches of its rows, scaled by ``l_i / b``, (3) in the paper.
+
+    The simulator and a real device both call it.
+
+    Args:
+        rows: the samples of the device.
+        streams: the source of the batches: purpose ``batch``, by device and round.
+        batch_size: ``b``, at most all rows.
+        local_steps: ``tau``.
+        starts: the models to start from.
+        device: index of the device.
+        round: ``k``.
+    """
+    samples = len(rows.features)
+    batch_size = min(batch_size, samples)  # a trace may come from a run in which the device had more rows
+    batches = sample_batches(streams, "batch", samples, batch_size, local_steps, device=device, round=round)
+    return Steps(rows.features, rows.labels, batches, samples / batch_size, starts)
+
+
+def walking_steps(
+    rows: Rows,
+    streams: Streams,
+    batch_size: int,
+    local_steps: int,
+    starts: Sequence[Start],
+    *,
+    device: int,
+    round: int,
+    stride: int,
+) -> Steps:
+    """Return ``tau`` steps of one device on successive parts of its walk, scaled by ``l_i / b``.
+
+    The arguments are those of `bernoulli_steps`, and ``stride``, the rows that the device moves on by in a round.
+    """
+    samples = len(rows.features)
+    batch_size = min(batch_size, samples)
+    if batch_size == samples:
+        return Steps(rows.features, rows.labels, [None] * local_steps, 1.0, starts)
+    order, first = walking_order(streams, device, samples)
+    begin = first + round * local_steps * stride
+    batches = [order[(begin + step * batch_size + np.arange(batch_size)) % samples] for step in range(local_steps)]
+    return Steps(rows.features, rows.labels, batches, samples / batch_size, starts)
 
 
 @lru_cache(maxsize=1024)

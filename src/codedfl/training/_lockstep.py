@@ -137,11 +137,12 @@ def _round_of(
     run: Run, number: int, attendance: Attendance, updates: Iterator[DeviceUpdate], server_update: FloatArray | None
 ) -> Round:
     prepared = run.prepared
+    estimate = attendance.probability
     return Round(
         number=number,
         step_size=run.step_size,
         attendance=attendance,
-        arrival_probability=prepared.device.arrivals.probability,
+        arrival_probability=prepared.device.arrivals.probability if estimate is None else estimate,
         covered=prepared.setting.code.uploading,
         updates=updates,
         server_update=server_update,
