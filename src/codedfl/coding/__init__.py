@@ -18,17 +18,26 @@ from codedfl.coding._factor_sketch import sketch_factors
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
 from codedfl.coding._solution import coded_solution, second_moment_error
-from codedfl.coding._subspace import SubspaceSketch, public_test_matrix, sketch_all, sketch_rows
+from codedfl.coding._subspace import (
+    ReceivedSketch,
+    SubspaceSketch,
+    collect_sketches,
+    public_test_matrix,
+    sketch_all,
+    sketch_rows,
+)
 
 __all__ = [
     "CodedData",
     "EncoderName",
     "FactorOf",
     "Gram",
+    "ReceivedSketch",
     "Rows",
     "SubspaceSketch",
     "add_factors",
     "coded_solution",
+    "collect_sketches",
     "compute_gram",
     "device_factors",
     "encode",

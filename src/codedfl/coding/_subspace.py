@@ -7,7 +7,7 @@ it slows training down but never moves the point that training tends to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -147,24 +147,67 @@ def sketch_all(
         streams: source of everything: purposes ``test-matrix`` and ``sketch``, the latter by device.
         clip_norm: ``B``, the norm to which every sample is clipped first; None for no clipping.
     """
-    dimension, outputs = devices[0].features.shape[1], devices[0].labels.shape[1]
+    dimension = devices[0].features.shape[1]
     test_matrix = public_test_matrix(dimension, rank, streams)
-    total = len(devices)
+    received = {
+        i: ReceivedSketch(
+            *sketch_rows(
+                own if clip_norm is None else own.clipped(clip_norm),
+                test_matrix,
+                min(count, len(own)),
+                noise_variance=float(noise_variance[i]),
+                label_noise_variance=float(label_noise_variance[i]),
+                rng=streams.at("sketch", device=i),
+            ),
+            rows=min(count, len(own)),
+            noise_variance=float(noise_variance[i]),
+        )
+        for i, own in enumerate(devices)
+        if len(own)
+    }
+    samples = np.array([len(own) for own in devices], np.float64)
+    return collect_sketches(test_matrix, received, samples, devices[0].labels.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class ReceivedSketch:
+    """What one device sent; see `sketch_rows`.
+
+    Args:
+        products: ``X_S^T X_S Omega + N``, (d, r).
+        label_products: ``X_S^T Y_S + N_Y``, (d, o).
+        energy: ``||X_S||_F^2 + n``.
+        rows: ``|S|``.
+        noise_variance: variance of the entries of ``N``.
+    """
+
+    products: FloatArray
+    label_products: FloatArray
+    energy: float
+    rows: int
+    noise_variance: float
+
+
+def collect_sketches(
+    test_matrix: FloatArray, received: Mapping[int, ReceivedSketch], samples: FloatArray, outputs: int
+) -> SubspaceSketch:
+    """Scale what every device sent to all of its rows, and keep devices apart.
+
+    Args:
+        test_matrix: ``Omega``.
+        received: the sketches by device; a device that is missing sent nothing.
+        samples: ``l_i``, (N,).
+        outputs: ``o``.
+    """
+    total, (dimension, rank) = len(samples), test_matrix.shape
     products, label_products = np.zeros((total, dimension, rank)), np.zeros((total, dimension, outputs))
     energy, rows, entry_variance = np.zeros((3, total))
-    for i, own in enumerate(devices):
-        if len(own) == 0:
-            continue
-        taken = min(count, len(own))
-        scale = len(own) / taken
-        sent = sketch_rows(
-            own if clip_norm is None else own.clipped(clip_norm),
-            test_matrix,
-            taken,
-            noise_variance=float(noise_variance[i]),
-            label_noise_variance=float(label_noise_variance[i]),
-            rng=streams.at("sketch", device=i),
+    for i, sent in received.items():
+        scale = float(samples[i]) / sent.rows
+        products[i], label_products[i], energy[i] = (
+            scale * sent.products,
+            scale * sent.label_products,
+            scale * sent.energy,
         )
-        products[i], label_products[i], energy[i] = scale * sent[0], scale * sent[1], scale * sent[2]
-        rows[i], entry_variance[i] = taken, scale**2 * noise_variance[i]
+        rows[i], entry_variance[i] = sent.rows, scale**2 * sent.noise_variance
     return SubspaceSketch(test_matrix, products, label_products, energy, rows, entry_variance)
