@@ -9,7 +9,7 @@ from codedfl.curvature._model import DAMPING_FACTOR, KEPT_SHARE, LARGEST_MISMATC
 from codedfl.curvature._nystrom import nystrom
 from codedfl.curvature._scheme import CurvatureCoded, CurvatureState
 from codedfl.curvature._stability import largest_stable_mismatch
-from codedfl.curvature._upload import FactorUpload, SubspaceUpload
+from codedfl.curvature._upload import FactorUpload, SubspaceUpload, rank_within
 
 __all__ = [
     "DAMPING_FACTOR",
@@ -23,4 +23,5 @@ __all__ = [
     "SubspaceUpload",
     "largest_stable_mismatch",
     "nystrom",
+    "rank_within",
 ]

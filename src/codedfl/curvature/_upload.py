@@ -25,12 +25,11 @@ LARGEST_FACTORS = 2**29
 """Numbers of all factors together that the server holds (2 GiB)."""
 
 
-def rank_within(setting: Setting, rank: Rank) -> int:
-    """Return ``r`` in a setting, at most the number of columns.
+def rank_within(dimension: int, rank: Rank) -> int:
+    """Return ``r`` for a number of columns, at most as many.
 
     By itself it is a quarter of them, within limits: with more, exact second moments would be no dearer than the sketch.
     """
-    dimension = setting.federation.dimension
     least, most = USUAL_RANKS
     return min(min(max(least, dimension // 4), most) if rank == "auto" else rank, dimension)
 
@@ -61,7 +60,7 @@ class SubspaceUpload:
 
     def rank_in(self, setting: Setting) -> int:
         """Return ``r`` in a setting."""
-        return rank_within(setting, self.rank)
+        return rank_within(setting.federation.dimension, self.rank)
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:
         """Sketch on all devices."""
@@ -126,7 +125,7 @@ class FactorUpload:
 
     def rank_in(self, setting: Setting) -> int:
         """Return ``r`` in a setting."""
-        return rank_within(setting, self.rank)
+        return rank_within(setting.federation.dimension, self.rank)
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:
         """Draw the factor of every device, and sketch them."""

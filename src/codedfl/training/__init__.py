@@ -13,6 +13,7 @@ from codedfl.training._lockstep import advance
 from codedfl.training._loop import StopTogether, rounds_within, train, train_together
 from codedfl.training._one_shot import OneShot
 from codedfl.training._recording import Recorder, curves_to_csv
+from codedfl.training._records import record_arrays, record_from
 from codedfl.training._result import Evaluation, RunProgress, RunResult, Status, StepSizeChoice, Trial
 from codedfl.training._run import Run
 from codedfl.training._sampling import bernoulli_batches
@@ -88,6 +89,8 @@ __all__ = [
     "curves_to_csv",
     "full_steps_of",
     "load_checkpoint",
+    "record_arrays",
+    "record_from",
     "round_growth",
     "rounds_within",
     "save_checkpoint",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import astuple, fields
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -16,6 +16,7 @@ from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.training._callbacks import Callback
 from codedfl.training._ledger import Ledger
+from codedfl.training._records import record_arrays, record_from
 from codedfl.training._result import Evaluation, RunProgress, RunResult, Status
 from codedfl.training._run import Run
 
@@ -35,9 +36,8 @@ def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -
     arrays: dict[str, Any] = {}
     for prefix, record in (("state", progress.state), ("good", progress.good_state), ("ledger", progress.ledger)):
         if record is not None:
-            for item in fields(record):  # type: ignore[arg-type]
-                if item.name != "upload":  # the coded upload is regenerated from its random streams
-                    arrays[f"{prefix}.{item.name}"] = np.asarray(getattr(record, item.name))
+            # The coded upload is regenerated from its random streams.
+            arrays |= record_arrays(prefix, record, skip=("upload",))
     arrays["curve"] = np.array([astuple(point) for point in progress.curve], np.float64)
     arrays["wall_time_s"] = np.asarray(progress.wall_time_s)
     arrays["back_offs"] = np.asarray(progress.back_offs)
@@ -83,35 +83,18 @@ def _progress(arrays: Mapping[str, Any], run: Run) -> RunProgress:
     """Rebuild where a run stood, and refuse what does not fit it."""
     start = run.initial_state
     progress = RunProgress(
-        state=_record("state", arrays, start),
-        ledger=_record("ledger", arrays, Ledger.opened(run.prepared), upload=run.prepared.upload_cost),
+        state=record_from("state", arrays, start),
+        ledger=record_from("ledger", arrays, Ledger.opened(run.prepared), upload=run.prepared.upload_cost),
         curve=[Evaluation(int(row[0]), *(float(value) for value in row[1:])) for row in arrays["curve"]],
         wall_time_s=float(arrays["wall_time_s"]),
         status=_status(str(arrays["status"])),
         message=str(arrays["message"]),
         back_offs=int(arrays["back_offs"]),
-        good_state=_record("good", arrays, start) if any(name.startswith("good.") for name in arrays) else None,
+        good_state=record_from("good", arrays, start) if any(name.startswith("good.") for name in arrays) else None,
         back_off_message=str(arrays["back_off_message"]),
     )
     _require_consistent(progress, run)
     return progress
-
-
-def _record(prefix: str, arrays: Mapping[str, Any], like: Any, **others: Any) -> Any:
-    """Rebuild a record of the type, shapes and precisions of ``like``."""
-    values = dict(others)
-    for item in fields(like):
-        if item.name in others:
-            continue
-        name, expected = f"{prefix}.{item.name}", np.asarray(getattr(like, item.name))
-        if name not in arrays:
-            raise ValueError(f"it holds no {name}")
-        value = arrays[name]
-        if value.shape != expected.shape or value.dtype.kind != expected.dtype.kind:
-            raise ValueError(f"{name} has shape {value.shape}, the run needs {expected.shape}")
-        plain = not isinstance(getattr(like, item.name), np.ndarray)
-        values[item.name] = value.item() if plain else value.astype(expected.dtype, copy=False)
-    return type(like)(**values)
 
 
 def _status(text: str) -> Status:

@@ -1,0 +1,259 @@
+"""A device of a real federation: answers what the server asks, within its own policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from codedfl._messages import shown
+from codedfl._version import __version__
+from codedfl.coding import Rows, compute_gram
+from codedfl.errors import InputError
+from codedfl.files import Arrays
+from codedfl.flower._config import ClientConfig, FederationConfig, read_client, read_federation
+from codedfl.flower._device_data import load_rows
+from codedfl.flower._exchange import REFUSED, Kind
+from codedfl.flower._masked_device import MaskedDevice
+from codedfl.flower._packet import Packet
+from codedfl.flower._policy import (
+    NoiseLevel,
+    check_prescription,
+    check_update,
+    check_upload,
+    noise_of,
+    upload_request,
+)
+from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness
+from codedfl.flower._release_ledger import ReleaseLedger
+from codedfl.flower._requests import TrainRequest, requested_menu, requested_train
+from codedfl.flower._uploads import UploadTask, make_upload
+from codedfl.flower._vault import Vault
+from codedfl.identity import identity
+from codedfl.parallel import one_blas_thread
+from codedfl.streams import Streams
+from codedfl.training import Start, Steps, accumulate_gradients, bernoulli_steps, walking_steps
+from codedfl.typing import FloatArray
+
+
+@dataclass
+class Client:
+    """What a device computes and releases, whatever carries the messages.
+
+    Everything that leaves the device is first in its ledger, on disk. An upload is drawn once and kept: a second request gets
+    the same bytes.
+
+    Args:
+        config: ``client.toml``.
+        federation: the device's own copy of ``federation.toml``.
+        rows: its samples, as the federation prescribes.
+        vault: what it released, and its secrets.
+        ledger: everything that it ever released.
+        randomness: the source of projection, noise and batches.
+        masked: its part in an upload of which the server learns only the sum; None for uploads in the clear.
+    """
+
+    config: ClientConfig
+    federation: FederationConfig
+    rows: Rows
+    vault: Vault
+    ledger: ReleaseLedger
+    randomness: DeviceRandomness
+    masked: MaskedDevice | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if self.config.name not in self.federation.devices:
+            raise InputError(
+                f"name = {shown(self.config.name)} in client.toml is not one of the devices of federation.toml: correct one of"
+                " them."
+            )
+
+    @classmethod
+    def open(cls, folder: Path | str, *, randomness: DeviceRandomness | None = None) -> Client:
+        """Open the device whose ``client.toml`` is in a folder.
+
+        Args:
+            folder: the folder.
+            randomness: replaces that of the operating system, in tests alone; no configuration can.
+        """
+        folder = Path(folder)
+        config = read_client(folder / "client.toml")
+        federation = read_federation(folder / config.federation)
+        state = folder / config.state
+        vault = Vault(state)
+        rows = load_rows(folder / config.data, federation, cache=state)
+        masked = MaskedDevice.open(folder, config, federation, vault) if federation.coding.sums_only else None
+        ledger = ReleaseLedger(state / "ledger.jsonl")
+        return cls(config, federation, rows, vault, ledger, randomness or OperatingSystemRandomness(vault), masked)
+
+    @property
+    def index(self) -> int:
+        """The index of the device in the federation."""
+        return self.federation.devices.index(self.config.name)
+
+    @cached_property
+    def task(self) -> UploadTask | None:
+        """What the federation asks it to upload."""
+        return UploadTask.of(self.federation)
+
+    @cached_property
+    def batches(self) -> Streams:
+        """The source of its batches."""
+        return self.randomness.batches()
+
+    def answer(self, kind: Kind, request: Packet) -> Packet:
+        """Answer a request, or say in one sentence why not."""
+        handlers: Mapping[str, Callable[[Packet], Packet]] = {
+            "hello": self.introduce,
+            "coded": self.upload,
+            "train": self.train,
+            **({} if self.masked is None else {name: self.masked_phase(name) for name in self.masked.phases}),
+        }
+        try:
+            if kind not in handlers:
+                raise InputError(f"there is no request {shown(kind)}, only {', '.join(handlers)}.")
+            asked = request.values.get("prescription")
+            check_prescription(self.config.policy, self.federation, str(asked))
+            return handlers[kind](request)
+        except InputError as refusal:
+            return Packet({}, {"device": self.config.name, REFUSED: str(refusal)})
+
+    def introduce(self, request: Packet) -> Packet:
+        """Say how many rows it has, and which item of the contract it takes."""
+        menu = requested_menu(request)
+        noise = noise_of(self.config, self.federation, samples=len(self.rows), menu=menu)
+        values: dict[str, int | float | str] = {
+            "device": self.config.name,
+            "prescription": self.federation.prescription(),
+            "samples": len(self.rows),
+            "version": __version__,
+        }
+        if noise is None:
+            values["choice"] = -1
+        elif noise.item is not None:
+            values["choice"] = noise.item
+        told = request.values.get("smoothness") is True
+        if told:
+            values["smoothness"] = max(compute_gram([self.rows]).smoothness, 1e-300)
+        # The number of rows is taken to be public; the curvature of the loss is a function of the data.
+        return self._released("answer", Packet({}, values), epsilon=None if told else 0.0)
+
+    def upload(self, request: Packet) -> Packet:
+        """Return the coded upload: drawn at the first request, the same bytes at every further one."""
+        arrays, noise = self.coded(request)
+        return Packet(arrays, self._declared(noise))
+
+    def coded(self, request: Packet) -> tuple[Arrays, NoiseLevel]:
+        """Return the arrays of the upload and its noise, recorded in the ledger."""
+        task = self.task
+        if task is None:
+            raise InputError(f"scheme = {shown(self.federation.scheme)} has no upload: nothing is sent.")
+        noise = noise_of(self.config, self.federation, samples=len(self.rows), menu=requested_menu(request))
+        if noise is None:
+            raise InputError("no item of the contract is worth it to this device: it uploads nothing.")
+        key = identity((self.federation.prescription(), task, noise.noise_variance, noise.label_noise_variance))
+        described = upload_request(key, self.config, self.federation, noise, samples=len(self.rows))
+        check_upload(self.config.policy, described, self.ledger, stored=self.vault.holds(key))
+        arrays = self.vault.release(key, lambda: self._drawn(task, noise))
+        packet = Packet(arrays, self._declared(noise))
+        self.ledger.append(
+            "upload",
+            federation=self.federation.name,
+            size_bytes=packet.bytes,
+            digest=packet.digest,
+            key=key,
+            noise_variance=noise.noise_variance,
+            label_noise_variance=noise.label_noise_variance,
+            epsilon=described.epsilon,
+        )
+        return arrays, noise
+
+    @one_blas_thread()
+    def _drawn(self, task: UploadTask, noise: NoiseLevel) -> dict[str, FloatArray]:
+        return make_upload(
+            task, self.rows, noise.noise_variance, noise.label_noise_variance, self.randomness.encoding()
+        )
+
+    def _declared(self, noise: NoiseLevel) -> dict[str, int | float | str]:
+        task = self.task
+        assert task is not None
+        values: dict[str, int | float | str] = {
+            "device": self.config.name,
+            "kind": "masked" if self.masked else task.kind,
+            "coded_samples": task.coded_samples,
+            "noise_variance": noise.noise_variance,
+            "label_noise_variance": noise.label_noise_variance,
+        }
+        if task.kind == "subspace":
+            values["rows"] = min(task.sketch_rows, len(self.rows))
+        return values
+
+    @one_blas_thread()
+    def train(self, request: Packet) -> Packet:
+        """Return the accumulated gradient of the round, (3) in the paper."""
+        asked = requested_train(request, self.federation)
+        check_update(self.config.policy, self.ledger)
+        began = time.perf_counter()
+        with np.errstate(over="ignore", invalid="ignore"):
+            ((update,),) = accumulate_gradients([self.steps(asked)])
+        values: dict[str, int | float | str] = {
+            "device": self.config.name,
+            "round": asked.round,
+            "batch_size": min(asked.batch_size, len(self.rows)),
+            "compute_s": time.perf_counter() - began,
+        }
+        return self._released("update", Packet({"update": update}, values), asked.round)
+
+    def steps(self, asked: TrainRequest) -> Steps:
+        """Return the gradient steps of a round, as the simulator takes them."""
+        starts = [Start(asked.model, asked.step_size)]
+        if asked.sampling == "walk":
+            return walking_steps(
+                self.rows,
+                self.batches,
+                asked.batch_size,
+                asked.local_steps,
+                starts,
+                device=self.index,
+                round=asked.round,
+                stride=asked.stride,
+            )
+        return bernoulli_steps(
+            self.rows,
+            self.batches,
+            asked.batch_size,
+            asked.local_steps,
+            starts,
+            device=self.index,
+            round=asked.round,
+        )
+
+    def masked_phase(self, phase: str) -> Callable[[Packet], Packet]:
+        """Return the handler of one phase of the masked upload."""
+        masked = self.masked
+        assert masked is not None
+
+        def handle(request: Packet) -> Packet:
+            if phase != "masked":
+                return self._released("answer", masked.answer(phase, request), epsilon=0.0)
+            arrays, noise = self.coded(request)
+            hidden = masked.mask(request, arrays["features"], arrays["labels"])
+            return Packet(hidden, self._declared(noise))
+
+        return handle
+
+    def _released(self, kind: str, packet: Packet, round: int | None = None, epsilon: float | None = None) -> Packet:
+        """Record what is about to be sent."""
+        self.ledger.append(
+            kind,
+            federation=self.federation.name,
+            size_bytes=packet.bytes,
+            digest=packet.digest,
+            round=round,
+            epsilon=epsilon,
+        )
+        return packet

@@ -1,0 +1,179 @@
+"""The server of a real federation, from the first greeting to the final model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from codedfl.errors import InputError
+from codedfl.files import write_atomically
+from codedfl.flower._arrivals import NetworkArrivals
+from codedfl.flower._checks import ReceivedUpload
+from codedfl.flower._config import FederationConfig, read_federation
+from codedfl.flower._context import ServerContext
+from codedfl.flower._device_data import load_rows
+from codedfl.flower._exchange import Exchange
+from codedfl.flower._joining import Joining
+from codedfl.flower._journal import Journal
+from codedfl.flower._masked_device import read_roster
+from codedfl.flower._masked_uploading import MaskedUploading
+from codedfl.flower._remote import remote_setting
+from codedfl.flower._results import write_results
+from codedfl.flower._roster import Roster
+from codedfl.flower._rounds import Rounds
+from codedfl.flower._standing import Standing
+from codedfl.flower._store import ServerStore
+from codedfl.flower._uploading import Uploading
+from codedfl.flower._uploads import UploadTask, gather
+from codedfl.schemes import make_scheme
+from codedfl.streams import Streams
+from codedfl.training import LearningRate, Scheme, Setting, Uploaded, coded_of
+from codedfl.typing import FloatArray
+
+
+@dataclass
+class Coordinator:
+    """Runs a federation, and continues one that was interrupted: everything that it has done is on disk.
+
+    Args:
+        folder: the folder of the federation, with ``federation.toml`` and ``server/``.
+        exchange: messages to the devices.
+    """
+
+    folder: Path
+    exchange: Exchange
+
+    def __post_init__(self) -> None:
+        config = read_federation(self.folder / "federation.toml")
+        store = ServerStore(state_folder(self.folder))
+        standing = Standing(config.training.most_refusals)
+        self.context = ServerContext(config, store, self.exchange, Journal(store), standing)
+
+    @property
+    def config(self) -> FederationConfig:
+        """The federation."""
+        return self.context.config
+
+    @property
+    def store(self) -> ServerStore:
+        """The folder of the server."""
+        return self.context.store
+
+    @property
+    def journal(self) -> Journal:
+        """What happens is written here."""
+        return self.context.journal
+
+    def run(self) -> Rounds:
+        """Run all phases that are not done yet.
+
+        Raises:
+            InputError: if too few devices join or upload, or the disk fails; the run can be resumed.
+        """
+        config = self.config
+        test = self._test_data()
+        self.journal.note("started", scheme=config.scheme, devices=list(config.devices))
+        roster = self._roster()
+        scheme = make_scheme(config.scheme, config.options)
+        setting, uploaded = self._uploaded(roster, scheme, test)
+        arrivals = NetworkArrivals(len(roster.names), config.training.deadline_s)
+        plan = scheme.device.plan(setting, arrivals)
+        prepared = scheme.prepared(setting, plan, uploaded, cost=None)
+        rate = self._learning_rate(scheme, roster, uploaded)
+        rounds = Rounds(self.context, roster, prepared, rate, arrivals)
+        checkpoint = self.store.load()
+        if checkpoint is not None:
+            rounds.restore(checkpoint)
+            if checkpoint.note:
+                self.journal.note("older checkpoint", reason=checkpoint.note)
+            self.journal.note("resumed", round=checkpoint.round)
+        self.journal.status(phase="training", round=rounds.state.round, rounds=config.training.rounds)
+        rounds.run()
+        write_results(self.folder, config, rounds)
+        self.journal.note("completed", round=rounds.state.round, score=rounds.curve[-1]["score"])
+        self.journal.status(phase="completed", round=rounds.state.round, score=rounds.curve[-1]["score"])
+        return rounds
+
+    def _test_data(self) -> tuple[FloatArray, FloatArray] | None:
+        if not self.config.server.test_file:
+            return None
+        rows = load_rows(self.folder / self.config.server.test_file, self.config)
+        return rows.features, rows.labels
+
+    def _roster(self) -> Roster:
+        path = self.store.folder / "roster.json"
+        roster = Roster.read(path, self.config.prescription())
+        if roster is None:
+            self.journal.status(phase="joining", joined=0, devices=len(self.config.devices))
+            roster = Joining(self.context).roster()
+            roster.write(path)
+        return roster
+
+    def _uploaded(
+        self, roster: Roster, scheme: Scheme, test: tuple[FloatArray, FloatArray] | None
+    ) -> tuple[Setting, Uploaded]:
+        """Collect what is missing, and build what the server holds."""
+        task = UploadTask.of(self.config)
+        declared: dict[str, tuple[float, float]] = {}
+        received: Iterator[tuple[int, ReceivedUpload]] = iter(())
+        if task is not None and self.config.coding.sums_only:
+            masked = MaskedUploading(self.context, roster, task, self._public_keys())
+            masked.collect()
+            declared, received = masked.declared(), masked.received()
+        elif task is not None:
+            held = self._held(Uploading(self.context, roster, task))
+            declared = {
+                name: (upload.noise_variance, upload.label_noise_variance)
+                for name, upload in self.store.uploads()
+                if name in held
+            }
+            received = ((roster.index(name), upload) for name, upload in self.store.uploads() if name in held)
+        if task is not None and not declared:
+            raise InputError("no device uploaded anything: see events.jsonl for the reasons, mend them, and resume.")
+        noise = np.array([declared.get(name, (0.0, 0.0)) for name in roster.names]).reshape(-1, 2)
+        setting = remote_setting(
+            self.config,
+            roster.names,
+            roster.sizes,
+            noise[:, 0],
+            noise[:, 1],
+            np.array([name in declared for name in roster.names]),
+            test,
+            Streams(roster.seed),
+        )
+        return setting, () if task is None else gather(scheme, task, setting, received)
+
+    def _held(self, uploading: Uploading) -> frozenset[str]:
+        """Return whose uploads count: once training has begun, nobody joins them."""
+        path = self.store.folder / "uploaded.txt"
+        if path.is_file():
+            return frozenset(path.read_text(encoding="utf-8").split())
+        held = uploading.collect()
+        if held:
+            write_atomically(path, "\n".join(held) + "\n")
+        return frozenset(held)
+
+    def _public_keys(self) -> dict[str, bytes] | None:
+        keys = self.folder / "server" / "keys"
+        return read_roster(keys, self.config.devices) if keys.is_dir() else None
+
+    def _learning_rate(self, scheme: Scheme, roster: Roster, uploaded: Uploaded) -> LearningRate:
+        """Return ``eta = scale / L``, with ``L`` from the coded data, or from what devices told."""
+        if scheme.tunes_itself:
+            return LearningRate(1.0)
+        scale = self.config.training.learning_rate
+        coded = coded_of(uploaded)
+        if coded:
+            data = coded[0]
+            largest = float(np.linalg.norm(data.features.astype(np.float64), 2)) ** 2 / data.coded_samples
+            # The noise adds sigma^2 to every eigenvalue; never trust the difference of two large numbers further than a tenth.
+            return LearningRate.relative(scale, max(largest - data.noise_variance, 0.1 * largest))
+        return LearningRate.relative(scale, sum(roster.smoothness))
+
+
+def state_folder(folder: Path) -> Path:
+    """Return the folder in which the server keeps its progress."""
+    return folder / "server" / "state"

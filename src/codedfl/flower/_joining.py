@@ -1,0 +1,117 @@
+"""Joining: devices introduce themselves, and pick an item of the contract if one is offered."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from codedfl.errors import InputError
+from codedfl.flower._checks import BadMessage, Hello, checked_hello
+from codedfl.flower._config import FederationConfig
+from codedfl.flower._context import ServerPart
+from codedfl.flower._exchange import Reply
+from codedfl.flower._packet import Packet
+from codedfl.flower._roster import Roster
+from codedfl.incentive import DeviceTraits, Menu, contract_for_reward, table_sensitivities
+from codedfl.schemes import make_scheme
+
+HELLO_S = 30.0
+"""How long a device may take to introduce itself before it is asked again."""
+
+
+def offered_menu(config: FederationConfig) -> Menu | None:
+    """Return the items of the contract that a federation offers; None without one."""
+    incentive = config.incentive
+    if incentive.total_reward == 0:
+        return None
+    guess = np.array(incentive.sensitivity) if incentive.sensitivity else table_sensitivities(len(config.devices))
+    return contract_for_reward(DeviceTraits(guess), incentive.total_reward, config.coding.coded_samples).menu
+
+
+def menu_values(menu: Menu | None) -> dict[str, list[float]]:
+    """Return a menu as the values of a message."""
+    return {} if menu is None else {"epsilon": menu.epsilon.tolist(), "reward": menu.reward.tolist()}
+
+
+def wants_smoothness(config: FederationConfig) -> bool:
+    """Return whether the server can choose no step size unless devices tell how strongly their loss is curved."""
+    scheme = make_scheme(config.scheme, config.options)
+    return not scheme.tunes_itself and scheme.upload is None
+
+
+@dataclass
+class Joining(ServerPart):
+    """Waits until the devices have introduced themselves.
+
+    Args:
+        context: the server.
+        clock: seconds, for tests.
+        sleep: waits between attempts, for tests.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def roster(self) -> Roster:
+        """Return the devices that joined: all, or at least ``training.least_devices`` when ``training.join_s`` is over.
+
+        Raises:
+            InputError: if fewer did.
+        """
+        config, training = self.config, self.config.training
+        menu = offered_menu(config)
+        request = Packet(
+            {},
+            {
+                "federation": config.name,
+                "prescription": config.prescription(),
+                "smoothness": wants_smoothness(config),
+                **menu_values(menu),
+            },
+        )
+        hellos: dict[str, Hello] = {}
+        began = self.clock()
+        while len(hellos) < len(config.devices) and self.clock() - began < training.join_s:
+            missing = [
+                name
+                for name in config.devices
+                if name in self.exchange.online() and name not in hellos and not self.standing.is_excluded(name)
+            ]
+            if not missing:
+                self.sleep(0.5)
+                continue
+            within = min(HELLO_S, training.join_s)
+            for reply in self.exchange.ask("hello", dict.fromkeys(missing, request), within):
+                hello = self._checked(reply, 0 if menu is None else menu.items)
+                if hello:
+                    hellos[reply.device] = hello
+                    self.journal.note("joined", device=reply.device, samples=hello.samples, uploads=hello.joins)
+                    self.journal.status(phase="joining", joined=len(hellos), devices=len(config.devices))
+            if len(hellos) < len(config.devices):
+                self.sleep(0.5)
+        least = training.least_devices or len(config.devices)
+        if len(hellos) < least:
+            absent = ", ".join(name for name in config.devices if name not in hellos)
+            raise InputError(
+                f"{len(hellos)} of {len(config.devices)} devices joined within training.join_s = {training.join_s:g}, and {least}"
+                f" are needed: start {absent}, raise training.join_s, or set training.least_devices; then resume."
+            )
+        return Roster.of(hellos, config.devices, secrets.randbits(62), config.prescription())
+
+    def _checked(self, reply: Reply, items: int) -> Hello | None:
+        if reply.packet is None:
+            self.context.note_silence(reply)
+            return None
+        try:
+            hello = checked_hello(
+                reply.packet, device=reply.device, prescription=self.config.prescription(), menu_items=items
+            )
+        except BadMessage as bad:
+            self.context.refuse(reply, "hello", bad)
+            return None
+        self.standing.accept(reply.device)
+        return hello

@@ -1,0 +1,190 @@
+"""Starting a server, watching it and stopping it; connecting a device."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from codedfl._messages import shown
+from codedfl.errors import InputError
+from codedfl.flower._config import ClientConfig, FederationConfig, read_client, read_federation
+from codedfl.flower._coordinator import state_folder
+from codedfl.flower._masked_device import read_roster
+from codedfl.flower._setup import is_insecure
+from codedfl.flower._store import ServerStore
+
+Listener = Callable[[dict[str, Any]], None]
+
+WATCH_S = 0.25
+"""Seconds between looks at what the server has written down."""
+
+START_S = 120.0
+"""How long the server's program may take to start."""
+
+
+class ServerDied(RuntimeError):  # noqa: N818  (it names what happened)
+    """The server's program ended without a word; what it had done is on disk."""
+
+
+def serve(
+    folder: Path | str, *, resume: bool = False, listener: Listener | None = None, stop: threading.Event | None = None
+) -> dict[str, Any]:
+    """Run the server of a federation until it is complete.
+
+    Args:
+        folder: the folder that `initialise` made.
+        resume: continue a run that was interrupted.
+        listener: called with every event.
+        stop: ends the server early when set; the run can be resumed.
+
+    Returns:
+        The last status.
+
+    Raises:
+        InputError: the folder, the configuration or the state do not allow it, or the run stopped for a reason to mend.
+        ServerDied: the server's program was killed; resume.
+    """
+    folder = Path(folder)
+    config = read_federation(folder / "federation.toml")
+    insecure = is_insecure(folder)
+    keys = {} if insecure else read_roster(folder / "server" / "keys", config.devices)
+    store = ServerStore(state_folder(folder))
+    _require_state(store, folder, resume=resume)
+    with _only_server(store.folder):
+        seen = sum(1 for _ in store.events()) if resume else 0
+        store.write_status({**(store.read_status() or {}), "phase": "starting", "process": None})
+        from codedfl.flower._link import SuperLink  # imports Flower, which takes a second
+
+        with SuperLink(folder, config.server.address, insecure) as link:
+            link.register(keys)
+            link.submit()
+            return _watch(store, link.is_alive, seen, listener or _ignore, stop or threading.Event())
+
+
+def _ignore(event: dict[str, Any]) -> None:
+    """Let an event pass."""
+
+
+@contextmanager
+def _only_server(state: Path) -> Iterator[None]:
+    """Keep a second server out of the folder."""
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (state / "launcher.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"a server is running in {shown(state.parent.parent)}: watch it with `codedfl federation status`, or stop it."
+            ) from error
+        yield
+
+
+def _require_state(store: ServerStore, folder: Path, *, resume: bool) -> None:
+    status = store.read_status()
+    if status is not None and status.get("phase") == "completed":
+        raise InputError(
+            f"the federation in {shown(folder)} is complete: its model is in {shown(folder / 'results')}; begin another one with"
+            " `codedfl federation init`."
+        )
+    if resume and status is None:
+        raise InputError(f"no run has begun in {shown(folder)}: start one with `codedfl federation server`.")
+    if not resume and status is not None:
+        raise InputError(
+            f"a run has begun in {shown(folder)} and is not complete: continue it with `codedfl federation resume`."
+        )
+
+
+def _watch(
+    store: ServerStore, is_alive: Callable[[], bool], seen: int, listener: Listener, stop: threading.Event
+) -> dict[str, Any]:
+    """Pass events on until the run has ended."""
+    began = time.monotonic()
+    while True:
+        events = list(store.events())
+        for event in events[seen:]:
+            listener(event)
+        seen = len(events)
+        status = store.read_status() or {}
+        if status.get("phase") == "completed" and any(event["event"] == "completed" for event in events[-3:]):
+            return status
+        if status.get("phase") == "stopped":
+            raise InputError(str(status.get("reason", "the run stopped: see events.jsonl.")))
+        if stop.is_set():
+            return status
+        process = status.get("process")
+        gone = process is None and time.monotonic() - began > START_S
+        if not is_alive() or gone or (process is not None and not _runs(int(process))):
+            raise ServerDied(
+                f"the server's program ended unexpectedly: see {store.folder / 'superlink.log'}, then continue with"
+                " `codedfl federation resume`."
+            )
+        time.sleep(WATCH_S)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    state = Path(f"/proc/{process}/stat")
+    return not state.is_file() or b") Z " not in state.read_bytes()
+
+
+def connect(folder: Path | str, *, stop: threading.Event | None = None) -> None:
+    """Connect the device of a folder to its server, and serve until stopped.
+
+    Args:
+        folder: the folder with ``client.toml``.
+        stop: ends the service when set; SIGINT and SIGTERM by default.
+
+    Raises:
+        InputError: the configuration or the data is wrong, or another process serves this device.
+    """
+    from codedfl.flower._client import Client
+
+    folder = Path(folder)
+    with only_client(folder):
+        serve_device(folder, Client.open(folder), stop)
+
+
+@contextmanager
+def only_client(folder: Path) -> Iterator[None]:
+    """Keep a second process of the same device out, so that nothing is released twice."""
+    config = read_client(folder / "client.toml")
+    state = folder / config.state
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (state / "client.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"another process serves the device in {shown(folder)}: stop it first.") from error
+        yield
+
+
+def serve_device(folder: Path, client: Any, stop: threading.Event | None = None) -> None:
+    """Serve a device with a client that is already open."""
+    from codedfl.flower._node import Connection, DeviceNode, stop_on_signals
+    from codedfl.flower.client_app import client_app
+
+    config: ClientConfig = client.config
+    connection = Connection(config.server)
+    if not config.insecure:
+        connection = Connection(
+            config.server, (folder / config.certificate).read_bytes(), (folder / config.key).read_bytes()
+        )
+    DeviceNode(connection, client_app(client), folder / config.state / "node", stop or stop_on_signals()).run()
+
+
+def overview(folder: Path | str) -> tuple[FederationConfig, dict[str, Any] | None, list[dict[str, Any]]]:
+    """Return configuration, status and events of a federation, for whoever asks how it is going."""
+    folder = Path(folder)
+    store = ServerStore(state_folder(folder))
+    return read_federation(folder / "federation.toml"), store.read_status(), list(store.events())

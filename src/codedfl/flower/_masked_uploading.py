@@ -1,0 +1,188 @@
+"""Uploading under masks: the server learns the sum of all coded data, and nothing about any one device's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from codedfl.errors import InputError
+from codedfl.files import read_npz, write_npz
+from codedfl.flower._checks import BadMessage, ReceivedUpload, checked_answer, checked_upload
+from codedfl.flower._context import ServerPart
+from codedfl.flower._exchange import Kind, Reply
+from codedfl.flower._joining import menu_values, offered_menu
+from codedfl.flower._masked_device import masking_terms
+from codedfl.flower._masking_server import MaskedSum
+from codedfl.flower._packet import Packet, Value
+from codedfl.flower._roster import Roster
+from codedfl.flower._uploads import UploadTask
+
+SUM = "sum"
+"""The name under which the sum of all uploads is kept."""
+
+LARGEST_ANSWER = 4096
+"""Bytes of the longest answer of the protocol."""
+
+
+@dataclass
+class MaskedUploading(ServerPart):
+    """Collects a masked upload in four phases, each of which may lose devices; what is left at the end is their sum.
+
+    Args:
+        context: the server.
+        roster: the devices.
+        task: what each uploads.
+        keys: public keys of the devices; None without authentication.
+        sleep: waits between attempts, for tests.
+    """
+
+    roster: Roster
+    task: UploadTask
+    keys: dict[str, bytes] | None
+    sleep: Callable[[float], None] = time.sleep
+    noise: dict[str, tuple[float, float]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (self.task.coded_samples, self.config.dimension, self.config.outputs)
+        terms = masking_terms(self.config, self.keys)
+        self.sum = MaskedSum(terms, *shape)
+        if self._progress.is_file():
+            kept = read_npz(self._progress, required=("record",))
+            # Without the sums, devices are asked again, and answer the same bytes.
+            self.sum = MaskedSum.from_bytes(kept["record"].tobytes(), terms, shape)
+
+    @property
+    def _progress(self) -> Path:
+        return self.store.folder / "masked-upload.npz"
+
+    def collect(self) -> tuple[str, ...]:
+        """Return the devices in the sum.
+
+        Raises:
+            InputError: if too few answer in a phase.
+        """
+        if self._held.is_file():
+            return tuple(str(name) for name in read_npz(self._held, required=("names",))["names"])
+        self._phase("keys", self._expected(), lambda _: {}, self._take_keys)
+        published = self.sum.close_keys()
+        self._save()
+        keys: dict[str, Value] = {f"key.{name}": key for name, key in published.items()}
+        self._phase("shares", tuple(published), lambda _: keys, self._take_shares)
+        senders = self.sum.close_shares()
+        self._save()
+        self._phase("masked", senders, self._shares_for, self._take_upload)
+        survivors = self.sum.close_uploads()
+        self._save()
+        names: list[str] = list(survivors)
+        self._phase("unmask", survivors, lambda _: {"survivors": names}, self._take_answer)
+        features, labels = self.sum.total()
+        noise = np.array([self.noise[name] for name in survivors])
+        upload = ReceivedUpload(
+            "rows",
+            {"features": features.astype(np.float32), "labels": labels.astype(np.float32)},
+            float(noise[:, 0].sum()),
+            float(noise[:, 1].sum()),
+        )
+        self.store.put_upload(SUM, upload)
+        write_npz(self._held, {"names": np.array(survivors), "noise": noise})
+        self.journal.note("summed", devices=names)
+        return survivors
+
+    @property
+    def _held(self) -> Path:
+        return self.store.folder / "masked-sum.npz"
+
+    def declared(self) -> dict[str, tuple[float, float]]:
+        """Return the noise variances that each device in the sum declared."""
+        kept = read_npz(self._held, required=("names", "noise"))
+        return {str(name): (float(a), float(b)) for name, (a, b) in zip(kept["names"], kept["noise"], strict=True)}
+
+    def received(self) -> Iterator[tuple[int, ReceivedUpload]]:
+        """Yield the sum, as if one device had uploaded it."""
+        yield 0, self.store.upload(SUM)
+
+    def _expected(self) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name, uploads in zip(self.roster.names, self.roster.uploads, strict=True)
+            if uploads and not self.standing.is_excluded(name)
+        )
+
+    def _save(self) -> None:
+        """Write down who takes part before anybody is told: devices answer one version of each request."""
+        write_npz(self._progress, {"record": np.frombuffer(self.sum.to_bytes(), np.uint8)})
+
+    def _shares_for(self, device: str) -> dict[str, Value]:
+        shares: dict[str, Value] = {f"share.{name}": share for name, share in self.sum.shares_for(device).items()}
+        return shares | menu_values(offered_menu(self.config))
+
+    def _phase(
+        self,
+        kind: Kind,
+        names: tuple[str, ...],
+        values_for: Callable[[str], dict[str, Value]],
+        take: Callable[[Reply], None],
+    ) -> None:
+        """Ask devices until all have answered, or a quarter of the time for uploads is over."""
+        common = {"federation": self.config.name, "prescription": self.config.prescription()}
+        began, left = time.monotonic(), set(names)
+        while left and (within_s := self.config.training.upload_s / 4 - (time.monotonic() - began)) > 0:
+            ready = left & self.exchange.online()
+            requests = {name: Packet({}, common | values_for(name)) for name in ready}
+            for reply in self.exchange.ask(kind, requests, within_s) if requests else ():
+                if reply.packet is None:
+                    self.context.note_silence(reply)
+                    if reply.declined:
+                        left.discard(reply.device)
+                    continue
+                try:
+                    take(reply)
+                except (BadMessage, InputError) as bad:
+                    if self.context.refuse(reply, kind, bad):
+                        left.discard(reply.device)
+                    continue
+                self.standing.accept(reply.device)
+                left.discard(reply.device)
+                self.journal.note("phase", phase=kind, device=reply.device)
+            if left:
+                self.sleep(0.5)
+
+    def _take_keys(self, reply: Reply) -> None:
+        assert reply.packet is not None
+        answer = checked_answer(
+            reply.packet, device=reply.device, phase="keys", names=["published"], most_bytes=LARGEST_ANSWER
+        )
+        self.sum.add_keys(reply.device, answer.content["published"])
+
+    def _take_shares(self, reply: Reply) -> None:
+        self.sum.add_shares(reply.device, self._by_name(reply, "shares"))
+
+    def _take_answer(self, reply: Reply) -> None:
+        self.sum.add_answer(reply.device, self._by_name(reply, "unmask"))
+
+    def _by_name(self, reply: Reply, phase: str) -> dict[str, bytes]:
+        assert reply.packet is not None
+        names = [f"share.{name}" for name in self.config.devices]
+        answer = checked_answer(
+            reply.packet, device=reply.device, phase=phase, names=(), optional=names, most_bytes=LARGEST_ANSWER
+        )
+        return {name.removeprefix("share."): content for name, content in answer.content.items()}
+
+    def _take_upload(self, reply: Reply) -> None:
+        assert reply.packet is not None
+        upload = checked_upload(
+            reply.packet,
+            device=reply.device,
+            kind="masked",
+            dimension=self.config.dimension,
+            outputs=self.config.outputs,
+            coded_samples=self.task.coded_samples,
+            samples=self.roster.samples[self.roster.index(reply.device)],
+        )
+        self.sum.add(reply.device, upload.arrays["features"], upload.arrays["labels"])
+        self.noise[reply.device] = (upload.noise_variance, upload.label_noise_variance)
+        self.journal.note("uploaded", device=reply.device, bytes=reply.packet.bytes, masked=True)

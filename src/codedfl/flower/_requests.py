@@ -1,0 +1,105 @@
+"""What a server asks, as a device checks it before it does anything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from codedfl._messages import shown
+from codedfl.errors import InputError
+from codedfl.flower._config import FederationConfig
+from codedfl.flower._packet import Packet
+from codedfl.incentive import Menu
+from codedfl.schemes import make_scheme
+from codedfl.training import LocalSGD
+from codedfl.typing import FloatArray
+
+MOST_ITEMS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class TrainRequest:
+    """The work of a round.
+
+    Args:
+        model: ``W_k``, (d, o), float32.
+        round: ``k``.
+        batch_size: rows of a local step, at most.
+        local_steps: ``tau``.
+        step_size: ``eta_k``.
+        sampling: how rows are chosen.
+        stride: rows that a walk moves on by in a round.
+    """
+
+    model: FloatArray
+    round: int
+    batch_size: int
+    local_steps: int
+    step_size: float
+    sampling: Literal["bernoulli", "walk"]
+    stride: int
+
+
+def requested_train(request: Packet, federation: FederationConfig) -> TrainRequest:
+    """Check a request to train.
+
+    Raises:
+        InputError: naming what is wrong; the device does nothing.
+    """
+    work = make_scheme(federation.scheme, federation.options).device
+    if not isinstance(work, LocalSGD):
+        raise InputError(f"scheme = {shown(federation.scheme)} has no training on devices: nothing is computed.")
+    model = request.arrays.get("model")
+    shape = (federation.dimension, federation.outputs)
+    if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != shape:
+        raise InputError(f"model must be float32 of the shape {shape}, as federation.toml prescribes.")
+    if not np.isfinite(model).all():
+        raise InputError("model has values that are not finite: the server's training has diverged.")
+    values = request.values
+    steps = work.steps or federation.training.local_steps
+    if values.get("local_steps") != steps or values.get("sampling") != work.sampling:
+        raise InputError(
+            f"local_steps = {shown(values.get('local_steps'))} and sampling = {shown(values.get('sampling'))} are not those of"
+            f" federation.toml, {steps} and {work.sampling!r}: use the same file on both sides."
+        )
+    step_size = values.get("step_size")
+    if type(step_size) is not float or not (math.isfinite(step_size) and step_size > 0):
+        raise InputError(f"step_size = {shown(step_size)} must be a positive number.")
+    return TrainRequest(
+        np.ascontiguousarray(model),
+        _whole(request, "round", 0),
+        _whole(request, "batch_size", 1),
+        steps,
+        step_size,
+        work.sampling,
+        _whole(request, "stride", 1),
+    )
+
+
+def requested_menu(request: Packet) -> Menu | None:
+    """Check the contract that a server offers; None if it offers none."""
+    if "epsilon" not in request.values and "reward" not in request.values:
+        return None
+    columns = []
+    for name in ("epsilon", "reward"):
+        given = request.values.get(name)
+        if not isinstance(given, list) or not 0 < len(given) <= MOST_ITEMS:
+            raise InputError(f"{name} of the contract must be a list of 1 to {MOST_ITEMS} numbers.")
+        if not all(isinstance(item, int | float) and math.isfinite(item) and item >= 0 for item in given):
+            raise InputError(f"{name} of the contract must have finite numbers, zero or more.")
+        columns.append(np.array(given, np.float64))
+    if len(columns[0]) != len(columns[1]):
+        raise InputError(
+            f"the contract has {len(columns[0])} budgets and {len(columns[1])} rewards: give as many of both."
+        )
+    return Menu(*columns)
+
+
+def _whole(request: Packet, name: str, least: int) -> int:
+    value = request.values.get(name)
+    if type(value) is not int or not least <= value <= 2**62:
+        raise InputError(f"{name} = {shown(value)} must be a whole number, {least} or more.")
+    return value

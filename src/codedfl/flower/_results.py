@@ -1,0 +1,65 @@
+"""What a completed federation leaves behind: model, learning curve, arrivals and a summary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codedfl.experiment import Predictor
+from codedfl.files import csv_text, write_atomically
+from codedfl.fleet import write_trace
+from codedfl.flower._config import FederationConfig
+
+if TYPE_CHECKING:
+    from codedfl.flower._rounds import Rounds
+
+CURVE = ("round", "seconds", "score", "mean_arrivals")
+
+
+def results_folder(folder: Path) -> Path:
+    """Return the folder of the results of a federation."""
+    return folder / "results"
+
+
+def write_results(folder: Path, config: FederationConfig, rounds: Rounds) -> None:
+    """Write ``model.npz``, ``curve.csv``, ``trace.csv`` and ``summary.json``, each atomically.
+
+    The trace is in the format of `codedfl run --trace`, so the simulator can replay who arrived.
+    """
+    results = results_folder(folder)
+    results.mkdir(parents=True, exist_ok=True)
+    names = config.data.classes or config.data.target
+    Predictor(config.map(), rounds.model, config.data.task, names).save(results / "model.npz")
+    rows = [["" if point[key] is None else point[key] for key in CURVE] for point in rounds.curve]
+    write_atomically(results / "curve.csv", csv_text(CURVE, rows))
+    if rounds.arrivals.rounds:
+        write_trace(results / "trace.csv", rounds.arrivals.trace(), rounds.roster.names)
+    write_atomically(results / "summary.json", json.dumps(summary(config, rounds), indent=2) + "\n")
+
+
+def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
+    """Return what there is to tell about a run."""
+    arrived = rounds.arrivals.arrays()["arrived"].sum(axis=0)
+    code = rounds.prepared.setting.code
+    devices = [
+        {
+            "device": name,
+            "samples": rounds.roster.samples[i],
+            "arrivals": int(arrived[i]),
+            "uploaded": bool(rounds.prepared.uploaded) and bool(code.uploading[i]),
+            "noise_variance": float(code.noise_variance[i]),
+            **{key: value for key, value in rounds.standing.to_dict().get(name, {}).items() if key != "accepted"},
+        }
+        for i, name in enumerate(rounds.roster.names)
+    ]
+    return {
+        "federation": config.name,
+        "scheme": config.scheme,
+        "rounds": rounds.state.round,
+        "seconds": round(rounds.trained_s, 3),
+        "metric": "accuracy" if config.data.task == "classification" else "r2",
+        "score": rounds.curve[-1]["score"],
+        "mean_arrivals": float(arrived.sum()) / max(rounds.arrivals.rounds, 1),
+        "devices": devices,
+    }

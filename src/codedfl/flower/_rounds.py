@@ -1,0 +1,280 @@
+"""The rounds of a real federation: ask, compute on coded data meanwhile, combine what arrived, write it down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from codedfl.flower._arrivals import NetworkArrivals
+from codedfl.flower._checks import BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
+from codedfl.flower._context import ServerPart
+from codedfl.flower._exchange import Reply
+from codedfl.flower._pace import Pace
+from codedfl.flower._packet import Packet
+from codedfl.flower._roster import Roster
+from codedfl.flower._standing import Standing
+from codedfl.flower._store import Checkpoint
+from codedfl.parallel import one_blas_thread
+from codedfl.training import (
+    DeviceUpdate,
+    Evaluator,
+    LearningRate,
+    LocalSGD,
+    PreparedScheme,
+    Round,
+    Start,
+    State,
+    accumulate_gradients,
+    record_arrays,
+    record_from,
+)
+from codedfl.typing import FloatArray
+
+
+@dataclass
+class Rounds(ServerPart):
+    """Trains a prepared scheme with devices that answer over a network.
+
+    What is computed is `accumulate_gradients` and `Scheme.apply`, as in the simulator; who arrives is decided by the clock.
+
+    Args:
+        context: the server.
+        roster: the devices.
+        prepared: the scheme in the server's setting, with what was uploaded.
+        learning_rate: ``eta_k``.
+        arrivals: the rounds so far.
+        pause: seconds to wait when no device is reachable.
+        sleep: waits, for tests.
+    """
+
+    roster: Roster
+    prepared: PreparedScheme
+    learning_rate: LearningRate
+    arrivals: NetworkArrivals
+    pause: float = 1.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        start = np.zeros(self.prepared.model_shape, np.float32)
+        self.state: State = self.prepared.scheme.init(self.prepared, start)
+        self.pace = Pace.unknown(len(self.roster.names))
+        self.norms: dict[str, float] = {}
+        self.curve: list[dict[str, Any]] = []
+        self.strides = self.sizes_to_ask()
+        self.trained_s = 0.0
+
+    @property
+    def device_work(self) -> LocalSGD | None:
+        """What devices do in a round; None if the server trains alone."""
+        work = self.prepared.scheme.device
+        return work if isinstance(work, LocalSGD) else None
+
+    @property
+    def local_steps(self) -> int:
+        """``tau``."""
+        return self.prepared.device.local_steps
+
+    def sizes_to_ask(self) -> list[int]:
+        """Return the rows to ask of each device now."""
+        work, training = self.device_work, self.config.training
+        fixed = work.batch if work is not None and isinstance(work.batch, int) else None
+        return [
+            min(fixed, samples)
+            if fixed is not None
+            else self.pace.request(i, samples, self.local_steps, training.deadline_s, training.first_batch)
+            for i, samples in enumerate(self.roster.samples)
+        ]
+
+    def run(self) -> None:
+        """Train all rounds that are left, with a checkpoint after each."""
+        total = 0 if self.prepared.scheme.one_shot else self.config.training.rounds
+        if not self.curve:
+            self.evaluate()
+        while self.state.round < total:
+            began = time.monotonic()
+            arrived = self.train_one()
+            self.trained_s += time.monotonic() - began
+            if self.state.round % self.config.training.evaluate_every == 0 or self.state.round == total:
+                self.evaluate()
+            self.save()
+            score = self.curve[-1]["score"]
+            names = [self.roster.names[i] for i in arrived]
+            self.journal.note(
+                "round",
+                round=self.state.round,
+                rounds=total,
+                arrived=names,
+                seconds=round(time.monotonic() - began, 3),
+                score=score,
+            )
+            self.journal.status(phase="training", round=self.state.round, rounds=total, score=score, arrived=names)
+
+    @one_blas_thread()
+    def train_one(self) -> list[int]:
+        """Train one round, and return who arrived."""
+        k = self.state.round
+        step_size = self.learning_rate.at(k)
+        asked = self._requests(step_size)
+        packets = {self.roster.names[i]: packet for i, (_, packet) in asked.items()}
+        replies = self.exchange.ask("train", packets, self.config.training.deadline_s) if packets else iter(())
+        server_update = self._server_update(k, step_size)
+        received = dict(self._received(replies, {i: rows for i, (rows, _) in asked.items()}, k))
+        if not received and not packets and self.device_work is not None:
+            self.sleep(self.pause)  # nobody is there: do not spin through the rounds
+        attendance = self.arrivals.record(
+            {i: rows for i, (rows, _) in asked.items()}, {i: update.batch_size for i, update in received.items()}
+        )
+        assert attendance.probability is not None
+        updates: list[DeviceUpdate] = [(i, received[i].update) for i in sorted(received)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            state, _ = self.prepared.scheme.apply(
+                self.state,
+                Round(
+                    number=k,
+                    step_size=step_size,
+                    attendance=attendance,
+                    arrival_probability=attendance.probability,
+                    covered=self.prepared.setting.code.uploading & bool(self.prepared.uploaded),
+                    updates=updates,
+                    server_update=server_update,
+                ),
+            )
+        self.state = self._projected(state)
+        return sorted(received)
+
+    def _requests(self, step_size: float) -> dict[int, tuple[int, Packet]]:
+        """Return what each device that is reachable is asked for: rows, and the message."""
+        work = self.device_work
+        if work is None:
+            return {}
+        online, sizes = self.exchange.online(), self.sizes_to_ask()
+        return {
+            i: (
+                sizes[i],
+                Packet(
+                    {"model": self.state.model},
+                    {
+                        "federation": self.config.name,
+                        "prescription": self.roster.prescription,
+                        "round": self.state.round,
+                        "batch_size": sizes[i],
+                        "local_steps": self.local_steps,
+                        "step_size": float(step_size),
+                        "sampling": work.sampling,
+                        "stride": self.strides[i],
+                    },
+                ),
+            )
+            for i, name in enumerate(self.roster.names)
+            if name in online and not self.standing.is_excluded(name)
+        }
+
+    def _server_update(self, k: int, step_size: float) -> FloatArray | None:
+        """Return the server's own update on the coded data; None without any."""
+        plan = self.prepared.server
+        if plan is None:
+            return None
+        steps = plan.steps(k, [Start(self.state.model, step_size, plan.make_up)])
+        ((update,),) = accumulate_gradients([steps], self.prepared.setting.workers)
+        return update
+
+    def _received(
+        self, replies: Iterator[Reply], asked: dict[int, int], k: int
+    ) -> Iterator[tuple[int, ReceivedUpdate]]:
+        """Check what arrives, and yield it by device."""
+        silent = set(asked)
+        for reply in replies:
+            i = self.roster.index(reply.device)
+            silent.discard(i)
+            if reply.packet is None:
+                self.context.note_silence(reply, round=k)
+                continue
+            try:
+                update = checked_update(
+                    reply.packet,
+                    device=reply.device,
+                    round=k,
+                    dimension=self.config.dimension,
+                    outputs=self.config.outputs,
+                    largest_batch=asked[i],
+                )
+            except BadMessage as bad:
+                self.context.refuse(reply, "update", bad, round=k)
+                continue
+            self.standing.accept(reply.device)
+            self.pace = self.pace.answered(i, update.batch_size, self.local_steps, update.compute_s, reply.elapsed_s)
+            yield i, self._bounded(reply.device, i, update, k)
+        for i in silent:
+            self.pace = self.pace.missed(i)
+            self.standing.late(self.roster.names[i])
+            self.journal.note("late", device=self.roster.names[i], round=k)
+
+    def _bounded(self, device: str, i: int, received: ReceivedUpdate, k: int) -> ReceivedUpdate:
+        """Apply the norm bound, if there is one."""
+        samples, factor = self.roster.samples[i], self.config.training.norm_bound
+        if factor > 0:
+            typical = typical_norm(self.norms, excluding=device)
+            update, scaled = bounded(received.update, None if typical is None else typical * samples, factor)
+            if scaled:
+                self.journal.note("bounded", device=device, round=k)
+            received = replace(received, update=update)
+        self.norms[device] = float(np.linalg.norm(received.update)) / samples
+        return received
+
+    def _projected(self, state: Any) -> Any:
+        """Return the state with the model within ``training.model_norm_bound``, if there is one."""
+        bound = self.config.training.model_norm_bound
+        if bound == 0:
+            return state
+        norm = max(float(np.linalg.norm(state.model)), 1e-300)
+        return replace(state, model=state.model * state.model.dtype.type(min(1.0, bound / norm)))
+
+    @property
+    def model(self) -> FloatArray:
+        """The model that the scheme would return now."""
+        return self.prepared.scheme.final_model(self.state)
+
+    def evaluate(self) -> None:
+        """Add a point to the learning curve."""
+        test = self.prepared.setting.federation.test_features
+        score = Evaluator(self.prepared.setting).scores(self.model)[0] if len(test) else None
+        arrived = float(self.arrivals.arrays()["arrived"].sum()) / max(self.arrivals.rounds, 1)
+        self.curve.append(
+            {
+                "round": self.state.round,
+                "seconds": round(self.trained_s, 3),
+                "score": score,
+                "mean_arrivals": arrived,
+            }
+        )
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        arrays = {
+            **record_arrays("state", self.state),
+            **record_arrays("pace", self.pace),
+            **{f"arrivals.{name}": array for name, array in self.arrivals.arrays().items()},
+        }
+        values = {
+            "prescription": self.roster.prescription,
+            "standing": self.standing.to_dict(),
+            "norms": self.norms,
+            "curve": self.curve,
+            "strides": self.strides,
+            "trained_s": self.trained_s,
+        }
+        self.store.save(self.state.round, arrays, values)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint."""
+        arrays, values = checkpoint.arrays, checkpoint.values
+        self.state = record_from("state", arrays, self.state)
+        self.pace = record_from("pace", arrays, self.pace)
+        self.arrivals.restore(arrays["arrivals.batch_sizes"], arrays["arrivals.arrived"])
+        self.context.standing = Standing.from_dict(values["standing"], self.config.training.most_refusals)
+        self.norms, self.curve = dict(values["norms"]), list(values["curve"])
+        self.strides, self.trained_s = list(values["strides"]), float(values["trained_s"])

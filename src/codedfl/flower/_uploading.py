@@ -1,0 +1,96 @@
+"""Uploading: every device sends its coded data once, and the server keeps it on disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from codedfl.flower._checks import BadMessage, checked_upload
+from codedfl.flower._context import ServerPart
+from codedfl.flower._exchange import Reply
+from codedfl.flower._joining import menu_values, offered_menu
+from codedfl.flower._packet import Packet
+from codedfl.flower._roster import Roster
+from codedfl.flower._uploads import UploadTask
+
+
+@dataclass
+class Uploading(ServerPart):
+    """Collects the uploads that are not yet on disk.
+
+    A device that is asked again, because a server or a device was killed, sends the same upload: it draws once.
+
+    Args:
+        context: the server.
+        roster: the devices.
+        task: what each uploads.
+        clock: seconds, for tests.
+        sleep: waits between attempts, for tests.
+    """
+
+    roster: Roster
+    task: UploadTask
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def collect(self) -> tuple[str, ...]:
+        """Return the devices whose upload the server holds, all of them or those that made it within ``training.upload_s``."""
+        config = self.config
+        request = Packet(
+            {},
+            {
+                "federation": config.name,
+                "prescription": config.prescription(),
+                "kind": self.task.kind,
+                **menu_values(offered_menu(config)),
+            },
+        )
+        began, declined = self.clock(), set[str]()
+        while (left_s := config.training.upload_s - (self.clock() - began)) > 0:
+            open_ = [name for name in self._expected() if not self.store.has_upload(name) and name not in declined]
+            if not open_:
+                break
+            ready = [name for name in open_ if name in self.exchange.online()]
+            for reply in self.exchange.ask("coded", dict.fromkeys(ready, request), left_s) if ready else ():
+                if reply.declined:
+                    declined.add(reply.device)
+                self._keep(reply)
+            self.sleep(0.5)
+        held = tuple(name for name in self.roster.names if self.store.has_upload(name))
+        for name in self._expected():
+            if name not in held:
+                self.standing.late(name)
+                self.journal.note("no upload", device=name)
+        return held
+
+    def _expected(self) -> list[str]:
+        return [
+            name
+            for name, uploads in zip(self.roster.names, self.roster.uploads, strict=True)
+            if uploads and not self.standing.is_excluded(name)
+        ]
+
+    def _keep(self, reply: Reply) -> None:
+        if reply.packet is None:
+            self.context.note_silence(reply)
+            return
+        try:
+            upload = checked_upload(
+                reply.packet,
+                device=reply.device,
+                kind=self.task.kind,
+                dimension=self.config.dimension,
+                outputs=self.config.outputs,
+                coded_samples=self.task.coded_samples,
+                samples=self.roster.samples[self.roster.index(reply.device)],
+                rank=self.task.rank,
+            )
+        except BadMessage as bad:
+            self.context.refuse(reply, "upload", bad)
+            return
+        self.store.put_upload(reply.device, upload)
+        self.standing.accept(reply.device)
+        self.journal.note("uploaded", device=reply.device, bytes=reply.packet.bytes, seconds=round(reply.elapsed_s, 3))
+        held = sum(self.store.has_upload(name) for name in self.roster.names)
+        self.journal.status(phase="uploading", uploaded=held, devices=len(self.roster.names))

@@ -1,0 +1,86 @@
+"""Flower's SuperLink, with everything but the devices' own interface closed to other machines.
+
+The SuperLink serves three interfaces on one port: devices fetch and return messages on one, programs are started on another and
+run on the third. Whoever reaches the second can run code on the server. Here it answers this machine alone.
+
+Run by ``codedfl federation server`` as ``python -m codedfl.flower.superlink`` with the arguments of ``flower-superlink``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ipaddress
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from codedfl.flower._quiet import be_quiet
+
+be_quiet()
+
+FOR_DEVICES = "/v1/fleet/"
+"""The paths that other machines may use."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class DevicesOnly:
+    """Middleware that lets other machines use nothing but the interface of devices.
+
+    Args:
+        app: the application behind it.
+    """
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer 403."""
+        if scope["type"] == "http" and not (scope["path"].startswith(FOR_DEVICES) or from_this_machine(scope)):
+            await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await self.app(scope, receive, send)
+
+
+def from_this_machine(scope: Scope) -> bool:
+    """Return whether a request comes from a loopback address.
+
+    Example:
+        >>> from_this_machine({"client": ("127.0.0.1", 40000)}), from_this_machine({"client": ("192.0.2.7", 40000)})
+        (True, False)
+    """
+    client = scope.get("client")
+    try:
+        return client is not None and ipaddress.ip_address(client[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def end_with_parent() -> None:
+    """Ask the system to end this process when the one that started it ends, however that happens (Linux only)."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def main() -> None:
+    """Start the SuperLink with the arguments of this process."""
+    end_with_parent()
+    from flwr.superlink import extensions
+    from flwr.superlink.cli import flower_superlink
+    from starlette.middleware import Middleware
+
+    others = extensions.get_middleware
+    extensions.get_middleware = lambda: (Middleware(DevicesOnly), *others())
+    if os.getppid() == 1:
+        return  # the parent ended before the signal was set
+    flower_superlink()
+
+
+if __name__ == "__main__":
+    main()
