@@ -15,7 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.files import read_npz, refusing_damage, remove_leftovers, require_file, write_atomically
+from codedfl.files import (
+    PRIVATE,
+    make_private_folder,
+    open_atomically,
+    read_npz,
+    refusing_damage,
+    remove_leftovers,
+    require_file,
+    sync_folder,
+    write_atomically,
+    write_npz,
+)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +135,76 @@ def test_others_may_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     write_atomically(path, "new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+@pytest.mark.parametrize("mode", [PRIVATE, 0o640, 0o755])
+def test_a_file_has_the_permissions_that_were_asked_for(tmp_path: Path, mode: int, umask: int) -> None:
+    path = tmp_path / "result.json"
+    path.write_text("old")
+    path.chmod(0o666)
+    before = os.umask(umask)
+    try:
+        write_atomically(path, "new", mode)
+        write_npz(tmp_path / "result.npz", {"x": np.zeros(2)}, mode)
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {mode}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize("mode", [PRIVATE, 0o644])
+def test_nobody_else_can_read_a_file_before_it_is_complete(tmp_path: Path, mode: int) -> None:
+    before = os.umask(0)
+    try:
+        with open_atomically(tmp_path / "device.key", mode) as file:
+            assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == PRIVATE
+            file.write(b"secret")
+            file.flush()
+            assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == PRIVATE
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_its_owner_can_enter_a_private_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "keys"
+    before = os.umask(0)
+    try:
+        assert make_private_folder(folder) == folder
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o755)
+    (folder / "a.key").write_text("secret")
+    make_private_folder(str(folder))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (folder / "a.key").read_text() == "secret"
+
+
+def test_a_file_in_the_way_of_a_private_folder_stays(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("mine")
+    with pytest.raises(FileExistsError):
+        make_private_folder(tmp_path / "keys")
+    assert (tmp_path / "keys").read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="folders cannot be opened elsewhere")
+def test_the_folder_itself_is_synced_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+
+    def sync(descriptor: int) -> None:
+        assert os.path.samestat(os.fstat(descriptor), tmp_path.stat())
+        synced.append(descriptor)
+        raise OSError("disk failure")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(OSError, match="disk failure"):
+        sync_folder(tmp_path)
+    (descriptor,) = synced
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def test_only_required_and_present_optional_arrays_are_read(tmp_path: Path) -> None:

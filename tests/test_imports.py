@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     ("cli",),
-    ("paper", "planning"),
+    ("paper", "planning", "flower"),
     ("experiment",),
     ("plotting", "config"),
     ("schemes", "theory", "privacy", "incentive"),

@@ -70,8 +70,10 @@ def shown_key(key: str) -> str:
     return _cut(key if key and key.isprintable() else json.dumps(key), 60)
 
 
-def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
-    """Return the sentence that refuses an unknown key, with the closest known key if there is one.
+def no_such_key(
+    prefix: str, key: str, known: Iterable[str], otherwise: str = "`codedfl config` lists all of them"
+) -> str:
+    """Return the sentence that refuses an unknown key, with the closest known key if there is one, else with other help.
 
     Example:
         >>> no_such_key("data.", "device", ["devices", "task"])
@@ -80,7 +82,21 @@ def no_such_key(prefix: str, key: str, known: Iterable[str]) -> str:
     close = get_close_matches(key, list(known), n=1, cutoff=0.5)
     if close:
         return f"{prefix}{shown_key(key)}: there is no such key, did you mean {prefix}{close[0]}?"
-    return f"{prefix}{shown_key(key)}: there is no such key; `codedfl config` lists all of them."
+    return f"{prefix}{shown_key(key)}: there is no such key; {otherwise}."
+
+
+def shown_json(value: object) -> str:
+    """Return a value for a message as JSON, which is how TOML writes it too; cut if it is long.
+
+    Example:
+        >>> shown_json(("a", True))
+        '["a", true]'
+    """
+    try:
+        text = json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):  # odd keys, thousands of digits, nested without end
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def number(value: float) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,15 +28,23 @@ Arrays = dict[str, npt.NDArray[Any]]
 MAX_COLUMNS = 50_000
 """Columns that a .csv or .parquet file may have: parsing time grows with them, not with the size of the file alone."""
 
+PRIVATE = 0o600
+"""Permissions of a file that only its owner can read."""
+
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp", re.DOTALL)
 
 
 @contextmanager
-def open_atomically(path: str | Path) -> Iterator[BinaryIO]:
+def open_atomically(path: str | Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its name only once it is complete and on disk.
 
-    Until then the content is in a hidden file ``.{name}.{random}.tmp`` of the same folder. An exception removes it; a killed
-    process leaves it behind for `remove_leftovers`.
+    Until then the content is in a hidden file ``.{name}.{random}.tmp`` of the same folder, which only its owner can read. An
+    exception removes it; a killed process leaves it behind for `remove_leftovers`. After a crash of the whole machine the file
+    may have its old content, unless `sync_folder` was called.
+
+    Args:
+        path: the file.
+        mode: its permissions once it is complete, whatever the umask and those of an earlier file are.
     """
     path = Path(path)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -45,22 +54,44 @@ def open_atomically(path: str | Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o644)
+        temporary.chmod(mode)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def write_atomically(path: str | Path, content: bytes | str) -> None:
+def write_atomically(path: str | Path, content: bytes | str, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a crash, never sees half of it.
 
     Args:
         path: the file.
         content: bytes, or text to be written in UTF-8. Parts of a path that are not Unicode are escaped.
+        mode: permissions of the file.
     """
-    with open_atomically(path) as file:
+    with open_atomically(path, mode) as file:
         file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+
+
+def make_private_folder(folder: str | Path) -> Path:
+    """Create a folder that only its owner can enter, or close an existing one to others, and return its path.
+
+    Folders above it that are missing are created as usual.
+    """
+    folder = Path(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) != 0o700:
+        folder.chmod(0o700)
+    return folder
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Wait until the names of the files in a folder are on disk, and not their content alone."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -77,11 +108,11 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def write_npz(path: str | Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write arrays to one ``.npz`` file, atomically and without pickle."""
+def write_npz(path: str | Path, arrays: Mapping[str, npt.NDArray[Any]], mode: int = 0o644) -> None:
+    """Write arrays to one ``.npz`` file with the given permissions, atomically and without pickle."""
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)
-    write_atomically(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue(), mode)
 
 
 def remove_leftovers(folder: str | Path) -> int:

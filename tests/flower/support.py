@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,20 @@ from sklearn.datasets import load_digits
 
 from codedfl.files import csv_text
 from codedfl.flower._client import Client
-from codedfl.flower._config import FederationConfig, parse_federation
-from codedfl.flower._coordinator import Coordinator
+from codedfl.flower._config_files import federation_toml, parse_federation
+from codedfl.flower._coordinator import Coordinator, state_folder
+from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Kind, Reply, reply_of
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
+from codedfl.flower._replay import pooled_setting
+from codedfl.flower._rounds import Rounds
 from codedfl.flower._setup import initialise
+from codedfl.flower._store import ServerStore
+from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
+from codedfl.training import LocalSGD, WalkPlan, train
+from codedfl.typing import FloatArray
 
 NAMES = ("north", "east", "south", "west")
 PIXELS = tuple(f"p{i}" for i in range(64))
@@ -53,7 +64,7 @@ def digits_split() -> tuple[list[tuple[Any, Any]], tuple[Any, Any]]:
     test, train = order[:400], order[400:]
     train = train[np.argsort(y[train] // 3, kind="stable")]
     cuts = [0, 250, 600, 1000, len(train)]
-    parts = [train[a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+    parts = [train[a:b] for a, b in pairwise(cuts)]
     return [(X[part], y[part]) for part in parts], (X[test], y[test])
 
 
@@ -93,15 +104,16 @@ Tamper = Callable[[str, Kind, Packet, Packet], Packet | None]
 class InProcess:
     """An exchange whose devices are objects in this process.
 
+    Devices answer when they are asked; their replies pass `tamper` one by one, as the server reads them.
+
     Args:
         clients: the devices by name.
-        tamper: changes replies on their way.
-        away: who is not connected, given the kind of request.
+        tamper: changes replies on their way, or raises to stop the server.
     """
 
     def __init__(self, clients: Mapping[str, Client], tamper: Tamper | None = None) -> None:
         self.clients = dict(clients)
-        self.tamper = tamper or (lambda device, kind, request, reply: reply)
+        self.tamper = tamper or (lambda *message: message[-1])
         self.away: set[str] = set()
         self.asked: list[tuple[str, Kind]] = []
 
@@ -109,14 +121,18 @@ class InProcess:
         return frozenset(self.clients) - self.away
 
     def ask(self, kind: Kind, requests: Mapping[str, Packet], within_s: float) -> Iterator[Reply]:  # noqa: ARG002
-        replies = []
+        answers = []
         for device, request in requests.items():
             self.asked.append((device, kind))
             began = time.monotonic()
-            packet = self.tamper(device, kind, request, self.clients[device].answer(kind, request))
+            answers.append((device, request, self.clients[device].answer(kind, request), time.monotonic() - began))
+        return self._arriving(kind, answers)
+
+    def _arriving(self, kind: Kind, answers: list[tuple[str, Packet, Packet, float]]) -> Iterator[Reply]:
+        for device, request, answer, elapsed_s in answers:
+            packet = self.tamper(device, kind, request, answer)
             if packet is not None:
-                replies.append(reply_of(device, time.monotonic() - began, packet))
-        return iter(replies)
+                yield reply_of(device, elapsed_s, packet)
 
 
 def open_clients(folder: Path, seeded: str = "") -> dict[str, Client]:
@@ -136,3 +152,91 @@ def coordinator(folder: Path, exchange: InProcess) -> Coordinator:
     made = Coordinator(folder, exchange)
     made.store.folder.mkdir(parents=True, exist_ok=True)
     return made
+
+
+def copy_federation(base: Path, folder: Path, config: FederationConfig) -> Path:
+    """Copy a federation, with its data and its mapped rows, and give it another configuration; return the folder."""
+    shutil.copytree(base, folder)
+    for path in folder.rglob("federation.toml"):
+        path.write_text(federation_toml(config), encoding="utf-8")
+    return folder
+
+
+def change_client(folder: Path, device: str, old: str, new: str) -> None:
+    """Change a line of a device's own configuration."""
+    path = folder / "devices" / device / "client.toml"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def run(folder: Path, clients: Mapping[str, Client], tamper: Tamper | None = None) -> Rounds:
+    """Run a federation, or continue one, to its end."""
+    return coordinator(folder, InProcess(clients, tamper)).run()
+
+
+def events(folder: Path, name: str = "") -> list[dict[str, Any]]:
+    """Return what the server wrote down, of one kind or all."""
+    return [event for event in ServerStore(state_folder(folder)).events() if name in ("", event["event"])]
+
+
+def purpose_of(config: FederationConfig) -> str:
+    """Return the purpose of the streams from which the simulator draws what this federation uploads."""
+    if config.scheme == "ccfl" and config.options["upload"] == "subspace":
+        return "sketch"
+    return "coding-factor" if config.options.get("upload") == "factor" else "coding"
+
+
+def simulated(folder: Path, config: FederationConfig, clients: Mapping[str, Client], rounds: Rounds) -> FloatArray:
+    """Return the model that the simulator ends with, given who arrived when, and who uploaded with how much noise."""
+    pooled = pooled_setting(
+        config, {name: clients[name].rows for name in config.devices}, load_rows(folder / "test.csv", config)
+    )
+    declared = rounds.prepared.setting.code
+    code = replace(
+        pooled.code,
+        noise_variance=declared.noise_variance,
+        label_noise_variance=declared.label_noise_variance,
+        participants=declared.participants,
+    )
+    setting = replace(pooled, code=code)
+    scheme = make_scheme(config.scheme, config.options)
+    trace = rounds.arrivals.trace() if rounds.arrivals.rounds else None
+    plan = None
+    if trace is not None and isinstance(scheme.device, LocalSGD) and scheme.device.sampling == "walk":
+        strides = np.array(rounds.strides)
+        plan = WalkPlan(setting.federation, setting.streams, scheme.device.steps or 1, trace, strides=strides)
+    prepared = scheme.prepare(setting, arrivals=trace, plan=plan)
+    result = train(prepared, rounds.learning_rate, rounds.state.round)
+    return scheme.final_model(result.progress.state)
+
+
+class Killed(BaseException):
+    """Stands for the end of the server's process: nothing in it may catch this."""
+
+
+def kill_at(count: int, tamper: Tamper | None = None) -> Tamper:
+    """Return what ends the server when it reads reply number ``count``, from 0."""
+    seen = iter(range(count))
+
+    def kill(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet | None:
+        if next(seen, None) is None:
+            raise Killed
+        return reply if tamper is None else tamper(device, kind, request, reply)
+
+    return kill
+
+
+class Clock:
+    """Time that passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.naps: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        self.now += seconds

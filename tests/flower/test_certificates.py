@@ -6,7 +6,6 @@ import argparse
 import os
 import socket
 import ssl
-import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -25,11 +24,9 @@ from codedfl.flower._certificates import (
     CertifiedKey,
     make_authority,
     make_key_pair,
-    make_private_folder,
     make_server_certificate,
     openssh_private_key,
     openssh_public_key,
-    write_private,
 )
 
 HOSTS = ["192.0.2.7", "fl.example.org", "[2001:db8::7]"]
@@ -238,31 +235,3 @@ def test_flower_reads_the_key_files_as_openssh_writes_them(tmp_path: Path, monke
     assert private.private_numbers() == load_pem_private_key(pair.private_pem, None).private_numbers()  # type: ignore[union-attr]
     assert public == load_pem_public_key(pair.public_pem)
     assert register.try_load_public_key(tmp_path / "key.pub") == pair.public_pem
-
-
-def test_a_private_file_is_private_from_its_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    modes = []
-    original = os.fdopen
-
-    def recording(descriptor: int, *arguments: Any) -> Any:
-        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
-        return original(descriptor, *arguments)
-
-    monkeypatch.setattr(os, "fdopen", recording)
-    write_private(tmp_path / "a.key", b"secret")
-    assert modes == [0o600]
-    assert stat.S_IMODE((tmp_path / "a.key").stat().st_mode) == 0o600
-    assert (tmp_path / "a.key").read_bytes() == b"secret"
-
-
-def test_a_private_file_is_never_overwritten(tmp_path: Path) -> None:
-    write_private(tmp_path / "a.key", b"first")
-    with pytest.raises(FileExistsError):
-        write_private(tmp_path / "a.key", b"second")
-    assert (tmp_path / "a.key").read_bytes() == b"first"
-
-
-def test_a_private_folder_is_private(tmp_path: Path) -> None:
-    assert stat.S_IMODE(make_private_folder(tmp_path / "keys").stat().st_mode) == 0o700
-    with pytest.raises(FileExistsError):
-        make_private_folder(tmp_path / "keys")

@@ -12,8 +12,9 @@ import pytest
 from codedfl.coding import Rows
 from codedfl.errors import InputError
 from codedfl.flower import _device_data
-from codedfl.flower._config import FederationConfig, parse_federation
+from codedfl.flower._config_files import parse_federation
 from codedfl.flower._device_data import load_rows
+from codedfl.flower._federation_config import FederationConfig
 
 TEXT = "patient,b,ill,a\nAnn,0.5,no,1\nBob,2,yes,3\nCid,-1,no,5\n"
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from codedfl._version import __version__
+from codedfl.cli.federation_commands import federation
 from codedfl.cli.incentive_commands import contract, stackelberg
 from codedfl.cli.options import ConfigurableCommand, DataDir, Json, Settings, configurable
 from codedfl.cli.paper_command import paper
@@ -32,6 +33,7 @@ app.add_typer(contract, name="contract")
 app.command()(stackelberg)
 app.command(cls=ConfigurableCommand)(theory)
 app.command()(paper)
+app.add_typer(federation, name="federation")
 
 
 def _print_version(wanted: bool) -> None:

@@ -130,7 +130,7 @@ class ConfigurableCommand(TyperCommand):
                 *sections, field = KEYS[parameter.name][0].split(".")
                 section: Any = getattr(Config(), sections[0]) if sections else Config()
                 text = str(type(section).model_fields[field].description)
-                parameter.help = f"{text[0].upper()}{text[1:]}."  # type: ignore[attr-defined]
+                parameter.help = f"{text[0].upper()}{text[1:]}."
                 parameter.show_default = _shown(getattr(section, field))  # type: ignore[attr-defined]
         super().format_help(*arguments)
 

@@ -1,22 +1,23 @@
-"""Configurations in TOML: read, merge with overrides, write with a comment for every field."""
+"""Configurations of a comparison: read, merge with overrides, validate, write."""
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from codedfl._messages import shown_key
 from codedfl.config._presets import preset_of
 from codedfl.config._refusals import refusal
-from codedfl.config._schema import Config
-from codedfl.config._scheme_options import option_descriptions
+from codedfl.config._schema import Config, Section
+from codedfl.config._toml import option_lines, read_toml, section_lines
 from codedfl.errors import InputError
+
+SectionT = TypeVar("SectionT", bound=Section)
 
 Overrides = Mapping[str, Any] | Sequence[tuple[str, Any]]
 """Values by ``section.key``: a mapping, or pairs of which later ones win."""
@@ -50,7 +51,7 @@ def load_with_preset(path: str | Path | None = None, overrides: Overrides = ()) 
     Returns:
         The configuration, and by ``section.key`` those values of the preset that neither the file nor an override sets.
     """
-    values = _read(Path(path)) if path is not None else {}
+    values = read_toml(path) if path is not None else {}
     for key, value in overrides.items() if isinstance(overrides, Mapping) else overrides:
         _assign(values, key, value)
     data = values.get("data")
@@ -62,29 +63,30 @@ def load_with_preset(path: str | Path | None = None, overrides: Overrides = ()) 
     return parse_config(values), taken
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError(f"{path} is not a regular file: give the path of a TOML file.")
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): give the path of a TOML file.") from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too many digits, too deep
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is not valid TOML ({error}): correct it there.") from error
-
-
 def parse_config(values: Mapping[str, Any]) -> Config:
     """Validate a nested mapping of values.
 
     Raises:
         InputError: naming the first field that is wrong, its value and what is allowed.
     """
+    return parse_section(Config, values, help_with_keys="`codedfl config` lists all of them")
+
+
+def parse_section(kind: type[SectionT], values: Mapping[str, Any], *, help_with_keys: str = "") -> SectionT:
+    """Validate a nested mapping of values as a configuration of any kind.
+
+    Args:
+        kind: the configuration.
+        values: its values, nested by section.
+        help_with_keys: where to look if no known key resembles an unknown one; empty to list the known ones.
+
+    Raises:
+        InputError: naming the first field that is wrong, its value and what is allowed.
+    """
     try:
-        return Config.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
-        raise InputError(refusal(error.errors())) from error
+        raise InputError(refusal(kind, error.errors(), help_with_keys)) from error
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -106,38 +108,10 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 def to_toml(config: Config, *, comments: bool = True) -> str:
     """Write a configuration as TOML, with one line of explanation before every field if ``comments`` is set."""
-    lines: list[str] = []
-    sections = {name for name in Config.model_fields if isinstance(getattr(config, name), BaseModel)}
-    _write_fields(config, [name for name in Config.model_fields if name not in (*sections, "options")], lines, comments)
-    for name in Config.model_fields:
-        if name in sections:
-            section = getattr(config, name)
-            lines.append("")
-            if comments:
-                lines.append(f"# {(type(section).__doc__ or '').strip()}")
-            lines.append(f"[{name}]")
-            _write_fields(section, list(type(section).model_fields), lines, comments)
+    lines = section_lines(config, comments=comments)
     for scheme, options in config.options.items():
-        lines += ["", f"[options.{scheme}]"]
-        descriptions = option_descriptions(scheme)
-        for name, value in options.items():
-            if comments:
-                lines.append(f"# {descriptions[name]}")
-            lines.append(f"{name} = {_toml(value)}")
+        lines += option_lines(f"options.{scheme}", scheme, options, comments=comments)
     return "\n".join(lines) + "\n"
-
-
-def _write_fields(section: BaseModel, names: list[str], lines: list[str], comments: bool) -> None:
-    plain = section.model_dump(mode="json", include=set(names))
-    for name in names:
-        if comments:
-            lines.append(f"# {type(section).model_fields[name].description}")
-        lines.append(f"{name} = {_toml(plain[name])}")
-
-
-def _toml(value: object) -> str:
-    """Write a value as JSON, which is TOML except for one character that TOML wants escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _is_open(values: Mapping[str, Any], key: str) -> bool:

@@ -1,5 +1,43 @@
-"""A real federation: the same schemes on devices of their own, with messages that Flower carries."""
+"""A real federation: the same schemes on devices of their own, with messages that Flower carries.
+
+`initialise` makes the folder of a federation, `serve` runs its server, `connect` one of its devices, `run_demo` everything on one
+machine. Importing this package does not import Flower, but keeps it from calling home when it is.
+"""
 
 from codedfl.flower._quiet import be_quiet
 
 be_quiet()  # before anything imports flwr
+
+from codedfl.flower._client import Client  # noqa: E402
+from codedfl.flower._client_config import ClientConfig  # noqa: E402
+from codedfl.flower._config_files import parse_federation, read_client, read_federation  # noqa: E402
+from codedfl.flower._demo import run_demo  # noqa: E402
+from codedfl.flower._federation_config import FederationConfig  # noqa: E402
+from codedfl.flower._launch import (  # noqa: E402
+    ServerDied,
+    connect,
+    overview,
+    read_ledger,
+    serve,
+)
+from codedfl.flower._randomness import DeviceRandomness  # noqa: E402
+from codedfl.flower._setup import add_device, config_from_sample, initialise  # noqa: E402
+
+__all__ = [
+    "Client",
+    "ClientConfig",
+    "DeviceRandomness",
+    "FederationConfig",
+    "ServerDied",
+    "add_device",
+    "config_from_sample",
+    "connect",
+    "initialise",
+    "overview",
+    "parse_federation",
+    "read_client",
+    "read_federation",
+    "read_ledger",
+    "run_demo",
+    "serve",
+]

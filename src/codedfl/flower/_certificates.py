@@ -1,14 +1,12 @@
-"""Certificates of the server and key pairs of the devices, and files that nobody but their owner can read."""
+"""Certificates of the server and key pairs of the devices."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -140,29 +138,6 @@ def make_server_certificate(authority: CertifiedKey, hosts: Iterable[str], days:
         .sign(issuer_key, hashes.SHA384())
     )
     return CertifiedKey(certificate.public_bytes(Encoding.PEM), _private_pem(key))
-
-
-def write_private(path: str | Path, content: bytes) -> None:
-    """Write a new file that only its owner can read, from the moment that it exists.
-
-    Raises:
-        FileExistsError: the file exists: a key is never overwritten.
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def make_private_folder(path: str | Path) -> Path:
-    """Make a new folder that only its owner can enter, and return its path.
-
-    Raises:
-        FileExistsError: the path exists.
-    """
-    Path(path).mkdir(mode=0o700)
-    return Path(path)
 
 
 def _draw_key() -> ec.EllipticCurvePrivateKey:

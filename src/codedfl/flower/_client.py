@@ -15,9 +15,11 @@ from codedfl._version import __version__
 from codedfl.coding import Rows, compute_gram
 from codedfl.errors import InputError
 from codedfl.files import Arrays
-from codedfl.flower._config import ClientConfig, FederationConfig, read_client, read_federation
+from codedfl.flower._client_config import ClientConfig
+from codedfl.flower._config_files import read_client, read_federation
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import REFUSED, Kind
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._masked_device import MaskedDevice
 from codedfl.flower._packet import Packet
 from codedfl.flower._policy import (
@@ -40,7 +42,7 @@ from codedfl.training import Start, Steps, accumulate_gradients, bernoulli_steps
 from codedfl.typing import FloatArray
 
 
-@dataclass
+@dataclass(repr=False)
 class Client:
     """What a device computes and releases, whatever carries the messages.
 
@@ -64,6 +66,9 @@ class Client:
     ledger: ReleaseLedger
     randomness: DeviceRandomness
     masked: MaskedDevice | None = field(default=None)
+
+    def __repr__(self) -> str:
+        return f"Client({self.config.name!r})"  # its rows and its sensitivity are in no log
 
     def __post_init__(self) -> None:
         if self.config.name not in self.federation.devices:
@@ -109,9 +114,9 @@ class Client:
         """Answer a request, or say in one sentence why not."""
         handlers: Mapping[str, Callable[[Packet], Packet]] = {
             "hello": self.introduce,
-            "coded": self.upload,
             "train": self.train,
-            **({} if self.masked is None else {name: self.masked_phase(name) for name in self.masked.phases}),
+            # Where only sums are agreed on, nothing is ever uploaded in the clear, whoever asks.
+            **({"coded": self.upload} if self.masked is None else self._masked_phases()),
         }
         try:
             if kind not in handlers:
@@ -231,6 +236,10 @@ class Client:
             device=self.index,
             round=asked.round,
         )
+
+    def _masked_phases(self) -> dict[str, Callable[[Packet], Packet]]:
+        assert self.masked is not None
+        return {name: self.masked_phase(name) for name in self.masked.phases}
 
     def masked_phase(self, phase: str) -> Callable[[Packet], Packet]:
         """Return the handler of one phase of the masked upload."""

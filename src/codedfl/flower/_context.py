@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codedfl.flower._checks import BadMessage
-from codedfl.flower._config import FederationConfig
 from codedfl.flower._exchange import Exchange, Reply
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._journal import Journal
 from codedfl.flower._standing import Standing
 from codedfl.flower._store import ServerStore

@@ -12,10 +12,11 @@ from codedfl.errors import InputError
 from codedfl.files import write_atomically
 from codedfl.flower._arrivals import NetworkArrivals
 from codedfl.flower._checks import ReceivedUpload
-from codedfl.flower._config import FederationConfig, read_federation
+from codedfl.flower._config_files import read_federation
 from codedfl.flower._context import ServerContext
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Exchange
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._joining import Joining
 from codedfl.flower._journal import Journal
 from codedfl.flower._masked_device import read_roster

@@ -18,9 +18,9 @@ from codedfl._version import __version__
 from codedfl.coding import Rows
 from codedfl.data import Columns, Table, TargetEncoding, is_file_name, read_frame, read_npz_tables, require_targets
 from codedfl.errors import InputError
-from codedfl.files import read_npz, read_parquet, refusing_damage, require_file
-from codedfl.flower._config import FederationConfig, FederationData
-from codedfl.flower._vault import make_private_folder, open_privately
+from codedfl.files import make_private_folder, read_npz, read_parquet, refusing_damage, require_file
+from codedfl.flower._federation_config import FederationConfig, FederationData
+from codedfl.flower._vault import open_privately, refusing_failure
 from codedfl.identity import identity
 from codedfl.typing import FloatArray, row_blocks
 
@@ -45,7 +45,7 @@ def load_rows(path: str | Path, federation: FederationConfig, cache: str | Path 
 
     Example:
         >>> import tempfile
-        >>> from codedfl.flower._config import parse_federation
+        >>> from codedfl.flower._config_files import parse_federation
         >>> data = {"columns": ["dose"], "target": ["ill"], "task": "classification", "classes": ["no", "yes"]}
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "ward.csv"
@@ -62,7 +62,8 @@ def load_rows(path: str | Path, federation: FederationConfig, cache: str | Path 
         table, labels = _read(path, federation.data)
         return Rows(federation.map().transform(table), labels)
     folder, before = Path(cache), _fingerprint(path)
-    make_private_folder(folder)
+    with refusing_failure(folder):
+        make_private_folder(folder)
     key = identity((__version__, federation.data, federation.features, before))[:32]
     files = folder / f"rows-{key}-features.npy", folder / f"rows-{key}-labels.npy"
     cached = _open_cache(files, federation)

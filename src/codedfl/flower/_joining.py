@@ -11,9 +11,9 @@ import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.flower._checks import BadMessage, Hello, checked_hello
-from codedfl.flower._config import FederationConfig
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Reply
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
 from codedfl.flower._roster import Roster
 from codedfl.incentive import DeviceTraits, Menu, contract_for_reward, table_sensitivities
@@ -21,6 +21,9 @@ from codedfl.schemes import make_scheme
 
 HELLO_S = 30.0
 """How long a device may take to introduce itself before it is asked again."""
+
+AGAIN_S = 5.0
+"""Seconds until a device that declined or failed is asked again."""
 
 
 def offered_menu(config: FederationConfig) -> Menu | None:
@@ -74,12 +77,17 @@ class Joining(ServerPart):
             },
         )
         hellos: dict[str, Hello] = {}
+        later: dict[str, float] = {}
         began = self.clock()
         while len(hellos) < len(config.devices) and self.clock() - began < training.join_s:
+            online = self.exchange.online()
             missing = [
                 name
                 for name in config.devices
-                if name in self.exchange.online() and name not in hellos and not self.standing.is_excluded(name)
+                if name in online
+                and name not in hellos
+                and not self.standing.is_excluded(name)
+                and self.clock() >= later.get(name, began)
             ]
             if not missing:
                 self.sleep(0.5)
@@ -87,6 +95,7 @@ class Joining(ServerPart):
             within = min(HELLO_S, training.join_s)
             for reply in self.exchange.ask("hello", dict.fromkeys(missing, request), within):
                 hello = self._checked(reply, 0 if menu is None else menu.items)
+                later[reply.device] = self.clock() + AGAIN_S
                 if hello:
                     hellos[reply.device] = hello
                     self.journal.note("joined", device=reply.device, samples=hello.samples, uploads=hello.joins)

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.flower._config import ClientConfig, FederationConfig, read_client, read_federation
+from codedfl.flower._client_config import ClientConfig
+from codedfl.flower._config_files import read_client, read_federation
 from codedfl.flower._coordinator import state_folder
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._masked_device import read_roster
+from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.flower._setup import is_insecure
 from codedfl.flower._store import ServerStore
 
@@ -32,16 +38,13 @@ class ServerDied(RuntimeError):  # noqa: N818  (it names what happened)
     """The server's program ended without a word; what it had done is on disk."""
 
 
-def serve(
-    folder: Path | str, *, resume: bool = False, listener: Listener | None = None, stop: threading.Event | None = None
-) -> dict[str, Any]:
-    """Run the server of a federation until it is complete.
+def serve(folder: Path | str, *, resume: bool = False, listener: Listener | None = None) -> dict[str, Any]:
+    """Run the server of a federation until it is complete; Ctrl-C and SIGTERM stop it, and it can be resumed.
 
     Args:
         folder: the folder that `initialise` made.
         resume: continue a run that was interrupted.
         listener: called with every event.
-        stop: ends the server early when set; the run can be resumed.
 
     Returns:
         The last status.
@@ -58,13 +61,43 @@ def serve(
     _require_state(store, folder, resume=resume)
     with _only_server(store.folder):
         seen = sum(1 for _ in store.events()) if resume else 0
-        store.write_status({**(store.read_status() or {}), "phase": "starting", "process": None})
+        before = store.read_status() or {}
+        store.write_status({**before, "phase": "starting", "process": None})
         from codedfl.flower._link import SuperLink  # imports Flower, which takes a second
 
-        with SuperLink(folder, config.server.address, insecure) as link:
+        _end_program(before)
+        with _interrupted_by_sigterm(), SuperLink(folder, config.server.address, insecure) as link:
             link.register(keys)
             link.submit()
-            return _watch(store, link.is_alive, seen, listener or _ignore, stop or threading.Event())
+            return _watch(store, link.is_alive, seen, listener or _ignore)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, so that everything that was started is stopped."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end_program(status: dict[str, Any]) -> None:
+    """End the program of a server that was killed, which may have outlived it, and wait until it is gone."""
+    from codedfl.flower._link import is_program
+
+    process = status.get("process")
+    if process is not None and is_program(int(process), "flwr-serverapp"):
+        os.kill(int(process), signal.SIGKILL)
+        while is_program(int(process), "flwr-serverapp"):
+            time.sleep(0.05)
 
 
 def _ignore(event: dict[str, Any]) -> None:
@@ -100,9 +133,7 @@ def _require_state(store: ServerStore, folder: Path, *, resume: bool) -> None:
         )
 
 
-def _watch(
-    store: ServerStore, is_alive: Callable[[], bool], seen: int, listener: Listener, stop: threading.Event
-) -> dict[str, Any]:
+def _watch(store: ServerStore, is_alive: Callable[[], bool], seen: int, listener: Listener) -> dict[str, Any]:
     """Pass events on until the run has ended."""
     began = time.monotonic()
     while True:
@@ -115,8 +146,6 @@ def _watch(
             return status
         if status.get("phase") == "stopped":
             raise InputError(str(status.get("reason", "the run stopped: see events.jsonl.")))
-        if stop.is_set():
-            return status
         process = status.get("process")
         gone = process is None and time.monotonic() - began > START_S
         if not is_alive() or gone or (process is not None and not _runs(int(process))):
@@ -171,7 +200,7 @@ def only_client(folder: Path) -> Iterator[None]:
 
 def serve_device(folder: Path, client: Any, stop: threading.Event | None = None) -> None:
     """Serve a device with a client that is already open."""
-    from codedfl.flower._node import Connection, DeviceNode, stop_on_signals
+    from codedfl.flower._node import Connection, DeviceNode
     from codedfl.flower.client_app import client_app
 
     config: ClientConfig = client.config
@@ -183,8 +212,33 @@ def serve_device(folder: Path, client: Any, stop: threading.Event | None = None)
     DeviceNode(connection, client_app(client), folder / config.state / "node", stop or stop_on_signals()).run()
 
 
+def stop_on_signals() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set."""
+    stop = threading.Event()
+
+    def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return stop
+
+
 def overview(folder: Path | str) -> tuple[FederationConfig, dict[str, Any] | None, list[dict[str, Any]]]:
     """Return configuration, status and events of a federation, for whoever asks how it is going."""
     folder = Path(folder)
     store = ServerStore(state_folder(folder))
     return read_federation(folder / "federation.toml"), store.read_status(), list(store.events())
+
+
+def read_ledger(folder: Path | str) -> list[dict[str, Any]]:
+    """Return everything that the device of a folder ever released.
+
+    Raises:
+        InputError: the ledger was altered, or there is none.
+    """
+    folder = Path(folder)
+    path = folder / read_client(folder / "client.toml").state / "ledger.jsonl"
+    if not path.is_file():
+        raise InputError(f"{shown(path)} does not exist: this device has released nothing yet.")
+    return [asdict(entry) for entry in ReleaseLedger(path)]

@@ -150,13 +150,11 @@ class SuperLink:
     def _end_earlier(self) -> None:
         """End a SuperLink that a killed server left behind, if it is one."""
         pid_file = self._server / "state" / "superlink.pid"
-        if not pid_file.is_file():
-            return
-        pid = int(pid_file.read_text(encoding="ascii") or 0)
-        command = Path(f"/proc/{pid}/cmdline")
-        if command.is_file() and b"codedfl.flower.superlink" in command.read_bytes():
-            _end_group(pid)
-        pid_file.unlink()
+        if pid_file.is_file():
+            pid = int(pid_file.read_text(encoding="ascii") or 0)
+            if is_program(pid, "codedfl.flower.superlink"):
+                _end_group(pid)
+            pid_file.unlink()
 
     @property
     def _host(self) -> str:
@@ -215,6 +213,15 @@ class SuperLink:
         self._process = None
         (self._server / "state" / "superlink.pid").unlink(missing_ok=True)
         shutil.rmtree(self._server / "state" / "flower", ignore_errors=True)
+
+
+def is_program(pid: int, name: str) -> bool:
+    """Return whether a process runs and has a name in its command line, as far as the system tells."""
+    command = Path(f"/proc/{pid}/cmdline")
+    try:
+        return name.encode() in command.read_bytes()
+    except OSError:
+        return False
 
 
 def _end_group(pid: int, process: subprocess.Popen[bytes] | None = None) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from codedfl.errors import InputError
 from codedfl.files import Arrays
-from codedfl.flower._config import ClientConfig, FederationConfig
-from codedfl.flower._masking import Masker
-from codedfl.flower._masking_state import DeviceState
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower._client_config import ClientConfig
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
 from codedfl.flower._vault import Vault
+from codedfl.flower.masking import DeviceState, Masker, MaskingTerms
 from codedfl.typing import FloatArray
 
 PUBLIC_KEY = ".pub"

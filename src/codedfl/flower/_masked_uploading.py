@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.files import read_npz, write_npz
+from codedfl.files import PRIVATE, read_npz, write_npz
 from codedfl.flower._checks import BadMessage, ReceivedUpload, checked_answer, checked_upload
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Kind, Reply
 from codedfl.flower._joining import menu_values, offered_menu
 from codedfl.flower._masked_device import masking_terms
-from codedfl.flower._masking_server import MaskedSum
 from codedfl.flower._packet import Packet, Value
 from codedfl.flower._roster import Roster
 from codedfl.flower._uploads import UploadTask
+from codedfl.flower.masking import MaskedSum
 
 SUM = "sum"
 """The name under which the sum of all uploads is kept."""
@@ -67,14 +67,17 @@ class MaskedUploading(ServerPart):
         """
         if self._held.is_file():
             return tuple(str(name) for name in read_npz(self._held, required=("names",))["names"])
-        self._phase("keys", self._expected(), lambda _: {}, self._take_keys)
+        # What a phase was closed with is on disk: after a restart, whoever missed it is not asked any more.
+        if not self.sum.participants:
+            self._phase("keys", self.roster.uploading(self.standing), lambda _: {}, self._take_keys)
         published = self.sum.close_keys()
         self._save()
         keys: dict[str, Value] = {f"key.{name}": key for name, key in published.items()}
-        self._phase("shares", tuple(published), lambda _: keys, self._take_shares)
+        if not self.sum.senders:
+            self._phase("shares", tuple(published), lambda _: keys, self._take_shares)
         senders = self.sum.close_shares()
         self._save()
-        self._phase("masked", senders, self._shares_for, self._take_upload)
+        self._phase("masked", self.sum.survivors or senders, self._shares_for, self._take_upload)
         survivors = self.sum.close_uploads()
         self._save()
         names: list[str] = list(survivors)
@@ -88,7 +91,7 @@ class MaskedUploading(ServerPart):
             float(noise[:, 1].sum()),
         )
         self.store.put_upload(SUM, upload)
-        write_npz(self._held, {"names": np.array(survivors), "noise": noise})
+        write_npz(self._held, {"names": np.array(survivors), "noise": noise}, PRIVATE)
         self.journal.note("summed", devices=names)
         return survivors
 
@@ -105,16 +108,9 @@ class MaskedUploading(ServerPart):
         """Yield the sum, as if one device had uploaded it."""
         yield 0, self.store.upload(SUM)
 
-    def _expected(self) -> tuple[str, ...]:
-        return tuple(
-            name
-            for name, uploads in zip(self.roster.names, self.roster.uploads, strict=True)
-            if uploads and not self.standing.is_excluded(name)
-        )
-
     def _save(self) -> None:
         """Write down who takes part before anybody is told: devices answer one version of each request."""
-        write_npz(self._progress, {"record": np.frombuffer(self.sum.to_bytes(), np.uint8)})
+        write_npz(self._progress, {"record": np.frombuffer(self.sum.to_bytes(), np.uint8)}, PRIVATE)
 
     def _shares_for(self, device: str) -> dict[str, Value]:
         shares: dict[str, Value] = {f"share.{name}": share for name, share in self.sum.shares_for(device).items()}

@@ -8,14 +8,12 @@ of this installation.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import httpx
@@ -224,18 +222,6 @@ class DeviceNode:
             with suppress(*LOST):
                 return Message(failure, reply_to=message)
         return None
-
-
-def stop_on_signals() -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set."""
-    stop = threading.Event()
-
-    def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    return stop
 
 
 def _key_pair(private_key: bytes) -> tuple[Any, Any]:

@@ -30,9 +30,9 @@ class Pace:
     Example:
         >>> pace = Pace.unknown(1).answered(0, rows=100, steps=5, compute_s=5.0, elapsed_s=7.0)
         >>> pace.request(0, samples=10_000, steps=5, deadline_s=30.0)
-        1900
+        380
         >>> pace.missed(0).request(0, samples=10_000, steps=5, deadline_s=30.0)
-        950
+        190
     """
 
     row_s: FloatArray

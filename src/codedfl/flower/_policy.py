@@ -12,10 +12,17 @@ from scipy import optimize
 from codedfl._messages import listing, shown
 from codedfl.curvature import SubspaceUpload
 from codedfl.errors import InputError
-from codedfl.flower._config import ClientConfig, ClientPolicy, FederationConfig
+from codedfl.flower._client_config import ClientConfig, ClientPolicy
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.incentive import Menu
-from codedfl.privacy import PrivacyAccountant, gaussian_epsilon, mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.privacy import (
+    PrivacyAccountant,
+    gaussian_epsilon,
+    mi_dp_bits,
+    noise_variance_for_mi_dp,
+    sketch_sensitivity,
+)
 from codedfl.schemes import make_scheme
 from codedfl.training import Upload
 
@@ -279,12 +286,12 @@ def _no_bound(federation: FederationConfig) -> str:
 def _changes(federation: FederationConfig, upload: Upload, samples: int) -> tuple[float, float]:
     """Return the most by which one sample changes what is sent about features and about labels, in norm.
 
-    For coded rows these are the norms of the sample; for sketches, `codedfl.experiment` derives them.
+    For coded rows these are the norms of the sample.
     """
     bound = federation.coding.clip_norm
     if not isinstance(upload, SubspaceUpload):
         return bound, LABEL_NORM
-    return math.sqrt(2) * bound**2, (2.0 if upload.rows < samples else 1.0) * bound * LABEL_NORM
+    return sketch_sensitivity(bound, LABEL_NORM, some_rows=upload.rows < samples)
 
 
 def _noise_for_budget(

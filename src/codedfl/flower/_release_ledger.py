@@ -18,7 +18,8 @@ from typing import Any
 from codedfl._messages import shown
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.errors import InputError
-from codedfl.flower._vault import open_privately, sync_folder
+from codedfl.files import PRIVATE, sync_folder
+from codedfl.flower._vault import open_privately
 
 UPLOAD, UPDATE, REPEAT, TORN = "upload", "update", "repeat", "torn"
 """Kinds of entries with a meaning of their own; a device may use others, such as "evaluation" and "answer"."""
@@ -205,7 +206,7 @@ class ReleaseLedger:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_new = not self.path.exists()
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if is_new:

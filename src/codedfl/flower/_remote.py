@@ -9,7 +9,7 @@ import numpy as np
 from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.fleet import Channel, Fleet
-from codedfl.flower._config import FederationConfig
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.streams import Streams
 from codedfl.training import Code, Setting
 from codedfl.typing import BoolArray, FloatArray, IntArray
@@ -70,8 +70,8 @@ def remote_setting(
         test: features and targets of the server's test rows; None without any.
         streams: the server's randomness.
     """
-    dimension, outputs, devices = config.dimension, config.outputs, len(names)
-    no_features, no_labels = np.zeros((0, dimension), np.float32), np.zeros((0, outputs), np.float32)
+    no_features = np.zeros((0, config.dimension), np.float32)
+    no_labels = np.zeros((0, config.outputs), np.float32)
     federation = RemoteFederation(
         features=no_features,
         labels=no_labels,
@@ -90,9 +90,16 @@ def remote_setting(
         clip_norm=config.coding.clip_norm or None,
         participants=participants if participants.any() else None,
     )
+    return network_setting(config, federation, code, streams)
+
+
+def network_setting(config: FederationConfig, federation: Federation, code: Code, streams: Streams) -> Setting:
+    """Return a setting for data and code whose arrivals are observed, on a network or in a trace."""
+    devices = federation.devices
     return Setting(
         federation=federation,
-        fleet=Fleet(names, np.ones(devices), np.zeros(devices)),  # a real network needs no model of a channel
+        # Nothing is drawn from a model of devices and channel.
+        fleet=Fleet(federation.device_names, np.ones(devices), np.zeros(devices)),
         channel=Channel(),
         code=code,
         local_steps=config.training.local_steps,

@@ -10,7 +10,7 @@ import numpy as np
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.flower._config import FederationConfig
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
 from codedfl.incentive import Menu
 from codedfl.schemes import make_scheme
@@ -18,6 +18,8 @@ from codedfl.training import LocalSGD
 from codedfl.typing import FloatArray
 
 MOST_ITEMS = 10_000
+LARGEST_ITEM = 1e100
+"""Largest budget or reward of a contract: products of two stay finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +90,8 @@ def requested_menu(request: Packet) -> Menu | None:
         given = request.values.get(name)
         if not isinstance(given, list) or not 0 < len(given) <= MOST_ITEMS:
             raise InputError(f"{name} of the contract must be a list of 1 to {MOST_ITEMS} numbers.")
-        if not all(isinstance(item, int | float) and math.isfinite(item) and item >= 0 for item in given):
-            raise InputError(f"{name} of the contract must have finite numbers, zero or more.")
+        if not all(isinstance(item, int | float) and 0 <= item <= LARGEST_ITEM for item in given):
+            raise InputError(f"{name} of the contract must have numbers from 0 to {LARGEST_ITEM:g}.")
         columns.append(np.array(given, np.float64))
     if len(columns[0]) != len(columns[1]):
         raise InputError(

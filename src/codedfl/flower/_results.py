@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from codedfl.experiment import Predictor
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet import write_trace
-from codedfl.flower._config import FederationConfig
+from codedfl.flower._federation_config import FederationConfig
+from codedfl.plotting import draw_federation
 
 if TYPE_CHECKING:
     from codedfl.flower._rounds import Rounds
@@ -23,7 +26,7 @@ def results_folder(folder: Path) -> Path:
 
 
 def write_results(folder: Path, config: FederationConfig, rounds: Rounds) -> None:
-    """Write ``model.npz``, ``curve.csv``, ``trace.csv`` and ``summary.json``, each atomically.
+    """Write ``model.npz``, ``curve.csv``, ``trace.csv``, ``federation.png`` and ``summary.json``, each atomically.
 
     The trace is in the format of `codedfl run --trace`, so the simulator can replay who arrived.
     """
@@ -35,7 +38,26 @@ def write_results(folder: Path, config: FederationConfig, rounds: Rounds) -> Non
     write_atomically(results / "curve.csv", csv_text(CURVE, rows))
     if rounds.arrivals.rounds:
         write_trace(results / "trace.csv", rounds.arrivals.trace(), rounds.roster.names)
+    write_atomically(results / "federation.png", picture(config, rounds))
     write_atomically(results / "summary.json", json.dumps(summary(config, rounds), indent=2) + "\n")
+
+
+def picture(config: FederationConfig, rounds: Rounds) -> bytes:
+    """Return the learning curve and the arrivals as a PNG file."""
+    seen = rounds.arrivals.arrays()
+    return draw_federation(
+        [point["round"] for point in rounds.curve],
+        [point["score"] for point in rounds.curve],
+        metric_of(config),
+        rounds.roster.names,
+        seen["batch_sizes"] > 0,
+        seen["arrived"].astype(np.bool_),
+    )
+
+
+def metric_of(config: FederationConfig) -> str:
+    """Return what the score of a federation is."""
+    return "accuracy" if config.data.task == "classification" else "r2"
 
 
 def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
@@ -58,7 +80,7 @@ def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
         "scheme": config.scheme,
         "rounds": rounds.state.round,
         "seconds": round(rounds.trained_s, 3),
-        "metric": "accuracy" if config.data.task == "classification" else "r2",
+        "metric": metric_of(config),
         "score": rounds.curve[-1]["score"],
         "mean_arrivals": float(arrived.sum()) / max(rounds.arrivals.rounds, 1),
         "devices": devices,

@@ -13,6 +13,7 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.files import write_atomically
 from codedfl.flower._checks import Hello
+from codedfl.flower._standing import Standing
 from codedfl.typing import IntArray
 
 
@@ -57,6 +58,11 @@ class Roster:
     def index(self, name: str) -> int:
         """Return the index of a device."""
         return self.names.index(name)
+
+    def uploading(self, standing: Standing) -> tuple[str, ...]:
+        """Return the devices that are to upload and are not excluded."""
+        expected = zip(self.names, self.uploads, strict=True)
+        return tuple(name for name, uploads in expected if uploads and not standing.is_excluded(name))
 
     def write(self, path: Path) -> None:
         """Write it, atomically."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,22 +15,10 @@ import numpy as np
 from codedfl._messages import did_you_mean, listing, shown
 from codedfl.data import TaskChoice, fit_feature_map, is_file_name, load_dataset
 from codedfl.errors import InputError
-from codedfl.files import require_file, write_atomically
-from codedfl.flower._certificates import (
-    make_authority,
-    make_key_pair,
-    make_private_folder,
-    make_server_certificate,
-    write_private,
-)
-from codedfl.flower._config import (
-    FederationConfig,
-    client_toml,
-    federation_toml,
-    parse_client,
-    parse_federation,
-    read_federation,
-)
+from codedfl.files import PRIVATE, make_private_folder, require_file, sync_folder, write_atomically
+from codedfl.flower._certificates import make_authority, make_key_pair, make_server_certificate
+from codedfl.flower._config_files import client_toml, federation_toml, parse_client, parse_federation, read_federation
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.streams import Streams
 
 DATA_FILE = "data.csv"
@@ -166,8 +153,7 @@ def add_device(folder: str | Path, name: str, *, data_file: str = DATA_FILE) -> 
     # Folders that were carried away for good need not be here any more.
     for other in filter(Path.is_dir, (root / "devices" / device for device in config.devices)):
         if not insecure:
-            (other / "roster").mkdir(mode=0o700, exist_ok=True)
-            write_atomically(other / "roster" / f"{name}.pub", keys[name])
+            write_atomically(make_private_folder(other / "roster") / f"{name}.pub", keys[name])
         write_atomically(other / "federation.toml", federation_toml(extended))
     write_atomically(root / "federation.toml", federation_toml(extended))
     return AddedDevice(root / "devices" / name, tuple(copies))
@@ -263,7 +249,7 @@ def _appearing_at(target: Path) -> Iterator[Path]:
         _sync_folders(made)
         # Of an existing folder, the system replaces an empty one and refuses any other.
         made.rename(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(made, ignore_errors=True)
         if isinstance(error, OSError):
@@ -275,15 +261,7 @@ def _appearing_at(target: Path) -> Iterator[Path]:
 
 def _sync_folders(folder: Path) -> None:
     for path in (folder, *filter(Path.is_dir, folder.rglob("*"))):
-        _sync(path)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(path)
 
 
 def _host_of(address: str) -> str:
@@ -294,14 +272,14 @@ def _write_certificates(server: Path, hosts: Sequence[str]) -> None:
     authority = make_authority()
     certified = make_server_certificate(authority, hosts)
     write_atomically(server / "ca.crt", authority.certificate_pem)
-    write_private(server / "ca.key", authority.private_pem)
+    write_atomically(server / "ca.key", authority.private_pem, PRIVATE)
     write_atomically(server / "server.crt", certified.certificate_pem)
-    write_private(server / "server.key", certified.private_pem)
+    write_atomically(server / "server.key", certified.private_pem, PRIVATE)
 
 
 def _write_key(device: Path) -> bytes:
     pair = make_key_pair()
-    write_private(device / "device.key", pair.private_pem)
+    write_atomically(device / "device.key", pair.private_pem, PRIVATE)
     return pair.public_pem
 
 
@@ -310,7 +288,7 @@ def _write_device(
 ) -> None:
     """Write everything in the folder of a device but its key."""
     client = parse_client({"name": name, "server": config.server.address, "data": data_file, "insecure": insecure})
-    write_private(device / "client.toml", client_toml(client).encode())
+    write_atomically(device / "client.toml", client_toml(client), PRIVATE)
     write_atomically(device / "federation.toml", federation_toml(config))
     if not insecure:
         write_atomically(device / "ca.crt", _read(server / "ca.crt"))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.files import Arrays, open_atomically, read_npz, remove_leftovers, write_atomically
+from codedfl.files import PRIVATE, Arrays, open_atomically, read_npz, remove_leftovers, sync_folder, write_atomically
 from codedfl.flower._checks import ReceivedUpload, UploadKind
 from codedfl.identity import identity
 
@@ -232,7 +232,7 @@ class ServerStore:
         """
         path = self.folder / "lock"
         with _writing(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
         with os.fdopen(descriptor, "r+b") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -258,10 +258,9 @@ def _write_sealed(path: Path, arrays: Mapping[str, npt.NDArray[Any]], values: Ma
     content["checksum"] = np.array(identity(content))
     with _writing(path):
         # Straight into the file: an upload can be larger than what is left of the memory.
-        with open_atomically(path) as file:
+        with open_atomically(path, PRIVATE) as file:
             np.savez(file, allow_pickle=False, **content)
-        path.chmod(0o600)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _read_sealed(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -283,7 +282,7 @@ def _read_sealed(path: Path) -> tuple[Arrays, dict[str, Any]]:
 def _writing(path: Path) -> Iterator[None]:
     """Make the folder of a file, and turn a failure to write into one sentence."""
     try:
-        # Nobody else may enter, since a file that is being written has not got its permissions yet.
+        # A folder that exists is left as it is: its owner may let others read status and events.
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield
     except OSError as error:
@@ -291,15 +290,6 @@ def _writing(path: Path) -> Iterator[None]:
             f"{shown(path)} cannot be written ({_reason(error)}): free space on its disk or make its folder writable, then"
             " resume; nothing that was written before is lost."
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put the names of files on disk, not their content alone."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _round_of(path: Path) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from codedfl.flower._checks import BadMessage, checked_upload
@@ -48,28 +48,27 @@ class Uploading(ServerPart):
         )
         began, declined = self.clock(), set[str]()
         while (left_s := config.training.upload_s - (self.clock() - began)) > 0:
-            open_ = [name for name in self._expected() if not self.store.has_upload(name) and name not in declined]
-            if not open_:
+            missing = self._missing(declined)
+            if not missing:
                 break
-            ready = [name for name in open_ if name in self.exchange.online()]
+            online = self.exchange.online()
+            ready = [name for name in missing if name in online]
             for reply in self.exchange.ask("coded", dict.fromkeys(ready, request), left_s) if ready else ():
                 if reply.declined:
                     declined.add(reply.device)
                 self._keep(reply)
-            self.sleep(0.5)
+            if self._missing(declined):
+                self.sleep(0.5)
         held = tuple(name for name in self.roster.names if self.store.has_upload(name))
-        for name in self._expected():
-            if name not in held:
-                self.standing.late(name)
-                self.journal.note("no upload", device=name)
+        for name in self._missing():
+            self.standing.late(name)
+            self.journal.note("no upload", device=name)
         return held
 
-    def _expected(self) -> list[str]:
-        return [
-            name
-            for name, uploads in zip(self.roster.names, self.roster.uploads, strict=True)
-            if uploads and not self.standing.is_excluded(name)
-        ]
+    def _missing(self, declined: Collection[str] = ()) -> list[str]:
+        """Return who is still to upload."""
+        expected = self.roster.uploading(self.standing)
+        return [name for name in expected if not self.store.has_upload(name) and name not in declined]
 
     def _keep(self, reply: Reply) -> None:
         if reply.packet is None:

@@ -24,7 +24,7 @@ from codedfl.coding import (
 from codedfl.curvature import FactorUpload, SubspaceUpload, rank_within
 from codedfl.errors import InputError
 from codedfl.flower._checks import ReceivedUpload
-from codedfl.flower._config import FederationConfig
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
 from codedfl.training import CodedUpload, Scheme, Setting, Uploaded

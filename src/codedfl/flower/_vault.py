@@ -6,8 +6,6 @@ import fcntl
 import os
 import re
 import secrets
-import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -19,7 +17,7 @@ import numpy.typing as npt
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.files import Arrays, read_npz
+from codedfl.files import PRIVATE, Arrays, make_private_folder, open_atomically, read_npz, sync_folder
 
 _KEY = re.compile(r"[0-9a-f]{8,128}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -40,6 +38,7 @@ class Vault:
         InputError: the folder or a file in it cannot be written, or a file is damaged.
 
     Example:
+        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     vault = Vault(folder)
         ...     first = vault.release("c0ded123", lambda: {"x": np.random.default_rng().random(2)})
@@ -50,7 +49,8 @@ class Vault:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        make_private_folder(self.folder)
+        with refusing_failure(self.folder):
+            make_private_folder(self.folder)
 
     def __repr__(self) -> str:
         return f"Vault({str(self.folder)!r})"
@@ -123,8 +123,8 @@ class Vault:
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
         """Wait for the right to write a file. The system takes it back from a process that dies."""
-        with _refusing_failure(path):
-            lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with refusing_failure(path):
+            lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # Random parts have 8 characters, so that no leftover of another file matches.
@@ -153,54 +153,23 @@ def digest_of(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def make_private_folder(folder: Path) -> None:
-    """Create a folder that only its owner can open, or close an existing one to others.
-
-    Raises:
-        InputError: it cannot be created, or belongs to somebody else.
-    """
-    with _refusing_failure(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if stat.S_IMODE(folder.stat().st_mode) != 0o700:
-            folder.chmod(0o700)
-
-
 @contextmanager
 def open_privately(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that only its owner can read, and that takes its name once it is complete and on disk.
 
-    Unlike `codedfl.files.open_atomically` it is never open to others, and its name is on disk as well afterwards: what is sent
-    next relies on it.
+    The name is on disk as well afterwards: what is sent next relies on it.
 
     Raises:
         InputError: the file cannot be written.
     """
-    with _refusing_failure(path):
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    with refusing_failure(path):
+        with open_atomically(path, PRIVATE) as file:
+            yield file
         sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names of the files in a folder are on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
-def _refusing_failure(path: Path) -> Iterator[None]:
+def refusing_failure(path: Path) -> Iterator[None]:
     """Turn an error of the system into one sentence."""
     try:
         yield

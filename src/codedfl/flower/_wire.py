@@ -17,7 +17,7 @@ NPY = "numpy.ndarray"
 
 def to_records(packet: Packet) -> RecordDict:
     """Return a packet as the content of a message."""
-    arrays = {name: Array(np.ascontiguousarray(array)) for name, array in packet.arrays.items()}
+    arrays = {name: Array(np.asarray(array, order="C")) for name, array in packet.arrays.items()}
     return RecordDict({ARRAYS: ArrayRecord(arrays), VALUES: ConfigRecord(dict(packet.values))})
 
 

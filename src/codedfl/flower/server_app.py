@@ -9,7 +9,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from codedfl.errors import InputError
-from codedfl.flower._config import read_federation
+from codedfl.flower._config_files import read_federation
 from codedfl.flower._coordinator import Coordinator
 from codedfl.flower._grid import GridExchange
 

@@ -40,11 +40,15 @@ class DevicesOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 403."""
-        if scope["type"] == "http" and not (scope["path"].startswith(FOR_DEVICES) or from_this_machine(scope)):
+        if scope["type"] == "lifespan" or from_this_machine(scope):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["path"].startswith(FOR_DEVICES):
+            await self.app(scope, receive, send)
+        else:
             await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
-            return
-        await self.app(scope, receive, send)
 
 
 def from_this_machine(scope: Scope) -> bool:

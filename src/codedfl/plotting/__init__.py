@@ -4,6 +4,7 @@ from codedfl.plotting._audit import draw_audit
 from codedfl.plotting._canvas import new_figure, to_png
 from codedfl.plotting._contract import draw_contract
 from codedfl.plotting._curves import COLOURS, Clock, draw_curves
+from codedfl.plotting._federation import draw_federation
 from codedfl.plotting._theory import draw_theory
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "draw_audit",
     "draw_contract",
     "draw_curves",
+    "draw_federation",
     "draw_theory",
     "new_figure",
     "to_png",

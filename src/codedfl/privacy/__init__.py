@@ -24,6 +24,7 @@ from codedfl.privacy._mi_dp import (
 )
 from codedfl.privacy._reconstruction import Reconstruction, reconstruct
 from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
+from codedfl.privacy._sketch import sketch_sensitivity
 
 __all__ = [
     "Adjacency",
@@ -55,5 +56,6 @@ __all__ = [
     "reconstruct",
     "renyi_divergence",
     "signal_to_noise",
+    "sketch_sensitivity",
     "useful_orders",
 ]

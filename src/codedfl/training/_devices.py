@@ -224,7 +224,7 @@ def walking_steps(
     if batch_size == samples:
         return Steps(rows.features, rows.labels, [None] * local_steps, 1.0, starts)
     order, first = walking_order(streams, device, samples)
-    begin = first + round * local_steps * stride
+    begin = (first + round * local_steps * stride) % samples  # of any size in a request from a network
     batches = [order[(begin + step * batch_size + np.arange(batch_size)) % samples] for step in range(local_steps)]
     return Steps(rows.features, rows.labels, batches, samples / batch_size, starts)
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from codedfl.errors import InputError
-from codedfl.flower._masking import Masker
-from codedfl.flower._masking_keys import masking_key
-from codedfl.flower._masking_participants import Participants
-from codedfl.flower._masking_ring import RingArray, apply_masks, to_ring
-from codedfl.flower._masking_server import MaskedSum
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._device import Masker
+from codedfl.flower.masking._keys import masking_key
+from codedfl.flower.masking._participants import Participants
+from codedfl.flower.masking._ring import RingArray, apply_masks, to_ring
+from codedfl.flower.masking._server import MaskedSum
+from codedfl.flower.masking._terms import MaskingTerms
 from codedfl.typing import FloatArray
-from tests.flower.masking import PHASES, Play, identity_keys, make_uploads, names
+from tests.flower.masking.support import PHASES, Play, identity_keys, make_uploads, names
 
 FIVE = names(5)
 TERMS = MaskingTerms("ward", FIVE, roster=None)

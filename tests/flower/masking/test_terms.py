@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.flower._masking_terms import MaskingTerms, default_threshold
-from tests.flower.masking import names
+from codedfl.flower.masking._terms import MaskingTerms, default_threshold
+from tests.flower.masking.support import names
 
 
 @pytest.mark.parametrize("devices", range(2, 300))

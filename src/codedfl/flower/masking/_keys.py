@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._terms import MaskingTerms
 
 _KEY_BYTES = 32
 _MOST_SIGNATURE_BYTES = 104

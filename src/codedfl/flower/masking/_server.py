@@ -11,12 +11,12 @@ import numpy.typing as npt
 from codedfl._messages import listing, shown
 from codedfl._validation import require_at_least
 from codedfl.errors import InputError
-from codedfl.flower._masking_keys import PublicKeys, verify_keys
-from codedfl.flower._masking_participants import SEALED_BYTES, SEED_BYTES, Participants, require_messages
-from codedfl.flower._masking_recovery import remaining_masks
-from codedfl.flower._masking_ring import RingArray, apply_masks, to_floats
-from codedfl.flower._masking_state import SumRecord
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._keys import PublicKeys, verify_keys
+from codedfl.flower.masking._participants import SEALED_BYTES, SEED_BYTES, Participants, require_messages
+from codedfl.flower.masking._recovery import remaining_masks
+from codedfl.flower.masking._ring import RingArray, apply_masks, to_floats
+from codedfl.flower.masking._state import SumRecord
+from codedfl.flower.masking._terms import MaskingTerms
 
 _Message = TypeVar("_Message")
 
@@ -53,6 +53,21 @@ class MaskedSum:
         self._survivors: tuple[str, ...] = ()
         self._answers: dict[str, dict[str, bytes]] = {}
         self._total: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
+
+    @property
+    def participants(self) -> tuple[str, ...]:
+        """Whose keys are presented to the devices; nobody until the phase is closed."""
+        return self._participants
+
+    @property
+    def senders(self) -> tuple[str, ...]:
+        """Whose shares are forwarded; nobody until the phase is closed."""
+        return self._senders
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Whose masked uploads make up the sum; nobody until the phase is closed."""
+        return self._survivors
 
     def add_keys(self, device: str, published: bytes) -> None:
         """Take the announced keys of a device.

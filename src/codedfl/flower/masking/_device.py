@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from codedfl._messages import listing, shown
 from codedfl.errors import InputError
-from codedfl.flower._masking_keys import PublicKeys, commitment, masking_key, signed_keys
-from codedfl.flower._masking_participants import SEED_BYTES, Participants, SharePair, require_messages
-from codedfl.flower._masking_ring import RingArray, apply_masks, to_ring, upload_digest
-from codedfl.flower._masking_state import DeviceState
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._keys import PublicKeys, commitment, masking_key, signed_keys
+from codedfl.flower.masking._participants import SEED_BYTES, Participants, SharePair, require_messages
+from codedfl.flower.masking._ring import RingArray, apply_masks, to_ring, upload_digest
+from codedfl.flower.masking._state import DeviceState
+from codedfl.flower.masking._terms import MaskingTerms
 from codedfl.typing import FloatArray
 
 

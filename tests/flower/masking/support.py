@@ -9,11 +9,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from codedfl.flower._masking import Masker
-from codedfl.flower._masking_ring import RingArray
-from codedfl.flower._masking_server import MaskedSum
-from codedfl.flower._masking_state import DeviceState
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._device import Masker
+from codedfl.flower.masking._ring import RingArray
+from codedfl.flower.masking._server import MaskedSum
+from codedfl.flower.masking._state import DeviceState
+from codedfl.flower.masking._terms import MaskingTerms
 from codedfl.typing import FloatArray
 
 PHASES = ("announce", "share", "upload", "answer")

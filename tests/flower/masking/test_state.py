@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.flower._masking_state import DeviceState, SumRecord
-from codedfl.flower._masking_terms import MaskingTerms
-from tests.flower.masking import Play, make_uploads, names
+from codedfl.flower.masking._state import DeviceState, SumRecord
+from codedfl.flower.masking._terms import MaskingTerms
+from tests.flower.masking.support import Play, make_uploads, names
 
 FOUR = names(4)
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.flower._masking_participants import SEED_BYTES
+from codedfl.flower.masking._participants import SEED_BYTES
 
 
 def _from_base64(value: object) -> object:

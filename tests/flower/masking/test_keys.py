@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.flower._masking_keys import PublicKeys, commitment, context, masking_key, signed_keys, verify_keys
-from codedfl.flower._masking_terms import MaskingTerms
-from tests.flower.masking import identity_keys
+from codedfl.flower.masking._keys import PublicKeys, commitment, context, masking_key, signed_keys, verify_keys
+from codedfl.flower.masking._terms import MaskingTerms
+from tests.flower.masking.support import identity_keys
 
 DEVICES = ("a", "b")
 PRIVATE, PUBLIC = identity_keys(DEVICES)

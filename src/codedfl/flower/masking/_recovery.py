@@ -9,9 +9,9 @@ from Crypto.Protocol.SecretSharing import Shamir
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.flower._masking_keys import PublicKeys, commitment, masking_key
-from codedfl.flower._masking_participants import Participants
-from codedfl.flower._masking_ring import Mask
+from codedfl.flower.masking._keys import PublicKeys, commitment, masking_key
+from codedfl.flower.masking._participants import Participants
+from codedfl.flower.masking._ring import Mask
 
 Answers = Mapping[str, Mapping[str, bytes]]
 """Shares by the device that answered and by the device whose secret they belong to."""

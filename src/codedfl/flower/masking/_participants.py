@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.hashes import SHA256, Hash
 
 from codedfl._messages import listing, shown
 from codedfl.errors import InputError
-from codedfl.flower._masking_keys import PublicKeys, context, derive_key, verify_keys
-from codedfl.flower._masking_ring import Mask
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._keys import PublicKeys, context, derive_key, verify_keys
+from codedfl.flower.masking._ring import Mask
+from codedfl.flower.masking._terms import MaskingTerms
 
 SEED_BYTES = 16
 _NONCE_BYTES = 12

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.flower._masking import Masker
-from codedfl.flower._masking_ring import to_ring
-from codedfl.flower._masking_state import DeviceState
-from codedfl.flower._masking_terms import MaskingTerms
-from tests.flower.masking import Play, identity_keys, make_uploads, names
+from codedfl.flower.masking._device import Masker
+from codedfl.flower.masking._ring import to_ring
+from codedfl.flower.masking._state import DeviceState
+from codedfl.flower.masking._terms import MaskingTerms
+from tests.flower.masking.support import Play, identity_keys, make_uploads, names
 
 FIVE = names(5)
 OPEN_TERMS = MaskingTerms("ward", FIVE, roster=None)

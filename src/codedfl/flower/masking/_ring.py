@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from codedfl._messages import shown
 from codedfl._validation import require_finite
 from codedfl.errors import InputError
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._terms import MaskingTerms
 from codedfl.typing import FloatArray, row_blocks
 
 RingArray = npt.NDArray[np.uint64]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from codedfl.errors import InputError
-from codedfl.flower._masking_ring import ENTRIES_PER_MASK_BLOCK, Mask, apply_masks, to_floats, to_ring, upload_digest
-from codedfl.flower._masking_terms import MaskingTerms
+from codedfl.flower.masking._ring import ENTRIES_PER_MASK_BLOCK, Mask, apply_masks, to_floats, to_ring, upload_digest
+from codedfl.flower.masking._terms import MaskingTerms
 
 TERMS = MaskingTerms("ward", ("a", "b", "c"), roster=None)
 KEY = bytes(range(32))

@@ -1,0 +1,315 @@
+"""What a whole federation agrees on: ``federation.toml``, the same file on the server and on every device."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from codedfl._messages import did_you_mean, shown_json
+from codedfl.config import Count, CountOrZero, NonNegative, Positive, Section, Text, Variance, parse_config
+from codedfl.data import FeatureMap, fit_feature_map
+from codedfl.errors import InputError
+from codedfl.flower._config_types import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
+from codedfl.identity import identity
+from codedfl.schemes import SCHEMES
+from codedfl.streams import MAX_SEED, Streams
+
+PROTOCOL = 1
+"""Version of what devices and server say to each other; both must have the same."""
+
+SUPPORTED_SCHEMES = ("fedavg", "momentum", "scfl", "scfl-fixed", "dp-cfl", "ccfl", "one-shot")
+"""The schemes that run over a network."""
+
+MASKABLE_SCHEMES = ("scfl", "scfl-fixed", "dp-cfl")
+"""The schemes whose server needs no more than the sum of all uploads, if these are rows."""
+
+
+class FederationData(Section):
+    """The columns of every device's table, and what is predicted."""
+
+    columns: tuple[Name, ...] = Field(min_length=1, description="raw input columns, in the order of the model's inputs")
+    target: tuple[Name, ...] = Field(
+        min_length=1, description="column(s) to predict: one for a classification, one or more for a regression"
+    )
+    task: Literal["classification", "regression"] = Field(description="what the target means")
+    classes: tuple[Name, ...] = Field(
+        (), description="classification: all classes, in the order of the model's outputs; regression: none"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        _refuse_repeated("data.columns", self.columns)
+        _refuse_repeated("data.target", self.target)
+        _refuse_repeated("data.classes", self.classes)
+        for name in self.target:
+            if name in self.columns:
+                raise InputError(
+                    f"data.target = {shown_json(name)} is also one of data.columns: name it in one of them."
+                )
+        if self.task == "regression" and self.classes:
+            raise InputError(
+                f"data.classes = {shown_json(self.classes)} is not possible for a regression: leave it out."
+            )
+        if self.task == "classification" and len(self.target) > 1:
+            raise InputError(
+                f"data.target = {shown_json(self.target)} is not possible for a classification: name a single column."
+            )
+        if self.task == "classification" and len(self.classes) < 2:
+            raise InputError(
+                f"data.classes = {shown_json(self.classes)} is not possible: name all classes of the classification, 2 or more."
+            )
+        return self
+
+
+class FederationFeatures(Section):
+    """The feature map, a function of public constants alone: nothing in it may be fitted to private data."""
+
+    map: Literal["none", "rff"] = Field(
+        "none", description="rff: random Fourier features; none: the columns themselves"
+    )
+    dimension: Count = Field(100, description="rff: number of random Fourier features")
+    gamma: Positive = Field(1.0, le=1e30, description="rff: width of the RBF kernel, on the standardised columns")
+    seed: int = Field(
+        0, ge=0, le=MAX_SEED, description="public seed of the random features and of the sketch's test matrix"
+    )
+    mean: tuple[Constant, ...] = Field(
+        (), description="public constant to subtract from each column; empty, with scale, for columns as they are"
+    )
+    scale: tuple[Scale, ...] = Field((), description="public constant to divide each column by, after the mean")
+    intercept: bool = Field(True, description="append a constant feature")
+    output_scale: Scale = Field(1.0, description="public constant to divide all features by, except the intercept")
+
+
+class FederationCoding(Section):
+    """The coded upload, once before training."""
+
+    coded_samples: Count = Field(1000, description="number of coded samples of each device")
+    noise_variance: Variance = Field(
+        0.1, description="noise variance that a device adds, unless its client.toml says otherwise"
+    )
+    label_noise_variance: Variance = Field(
+        0.0, description="noise variance on the coded labels, unless the device's client.toml says otherwise"
+    )
+    clip_norm: NonNegative = Field(
+        0.0,
+        le=1e15,
+        description="clip the norm of every sample to this value before encoding; 0 for no clipping and no worst-case guarantee",
+    )
+    sums_only: bool = Field(
+        False, description="mask uploads in pairs, so that the server learns nothing but their sum (scfl and dp-cfl)"
+    )
+
+
+class FederationIncentive(Section):
+    """Rewards for less noise: a contract that every device may accept or refuse."""
+
+    total_reward: NonNegative = Field(0.0, description="total reward paid to all devices; 0 for no contract")
+    sensitivity: tuple[Positive, ...] = Field(
+        (), description="the server's guess of each device's privacy sensitivity; empty for 1 + 0.02 (i - 1)"
+    )
+
+
+class FederationTraining(Section):
+    """Rounds and clock."""
+
+    rounds: Count = Field(50, description="number of rounds")
+    deadline_s: Seconds = Field(30.0, description="duration of a round, seconds; updates that arrive later are lost")
+    join_s: Seconds = Field(600.0, description="how long the server waits for devices to join, seconds")
+    upload_s: Seconds = Field(600.0, description="how long the server waits for coded uploads, seconds")
+    least_devices: CountOrZero = Field(
+        0, description="train with at least this many devices once join_s is over; 0 for all, else no training"
+    )
+    local_steps: Count = Field(5, description="local steps of a device per round")
+    first_batch: CountOrZero = Field(0, description="rows asked of a device before its speed is known; 0 for all")
+    learning_rate: Positive = Field(
+        0.25, description="step size in units of 1/L; schemes that tune themselves ignore it"
+    )
+    server_batch: Count = Field(512, description="coded samples per step of the server")
+    evaluate_every: Count = Field(1, description="rounds from one evaluation to the next")
+    norm_bound: NonNegative = Field(
+        0.0,
+        description="shrink an update to this many times the median norm (per row) of the other devices' last updates, which "
+        "biases the model; 0 for no bound",
+    )
+    most_refusals: Count = Field(3, description="exclude a device after this many refused messages in a row")
+    model_norm_bound: NonNegative = Field(
+        0.0, description="project the model to at most this Frobenius norm after every round; 0 for no projection"
+    )
+
+
+class FederationServer(Section):
+    """The server; devices need not agree on it."""
+
+    address: Address = Field("127.0.0.1:9092", description="host:port that devices connect to")
+    test_file: Text = Field(
+        "", description="a .csv, .npz or .parquet table to evaluate on, relative to this file; empty for none"
+    )
+
+    @field_validator("test_file")
+    @classmethod
+    def _is_a_table(cls, path: str) -> str:
+        return table_file(path) if path else path
+
+
+class FederationConfig(Section):
+    """Everything about a federation but its secrets: the same file on the server and on every device.
+
+    Example:
+        >>> data = FederationData(columns=("age", "dose"), target=("effect",), task="regression")
+        >>> config = FederationConfig(devices=("ward-1", "ward-2"), data=data)
+        >>> config.dimension, config.outputs
+        (3, 1)
+    """
+
+    name: Name = Field("federation", max_length=200, description="name of the federation")
+    scheme: str = Field("ccfl", description=f"scheme to train with: {', '.join(SUPPORTED_SCHEMES)}")
+    devices: tuple[DeviceName, ...] = Field(min_length=1, description="names of all devices, in order")
+    options: dict[str, Any] = Field(
+        {}, validate_default=True, description="options of the scheme; omitted ones have their defaults"
+    )
+    data: FederationData
+    features: FederationFeatures = FederationFeatures()
+    coding: FederationCoding = FederationCoding()
+    incentive: FederationIncentive = FederationIncentive()
+    training: FederationTraining = FederationTraining()
+    server: FederationServer = FederationServer()
+
+    @field_validator("scheme")
+    @classmethod
+    def _runs_over_a_network(cls, name: str) -> str:
+        if name not in SCHEMES:
+            raise InputError(
+                f"scheme = {shown_json(name)} is not possible: it must be one of {', '.join(SUPPORTED_SCHEMES)}."
+                + did_you_mean(name, SUPPORTED_SCHEMES)
+            )
+        if name not in SUPPORTED_SCHEMES:
+            raise ValueError(
+                "it needs exact or weighted uploads, which are not offered over a network; choose "
+                f"{', '.join(SUPPORTED_SCHEMES[:-1])} or {SUPPORTED_SCHEMES[-1]}"
+            )
+        return name
+
+    @field_validator("devices")
+    @classmethod
+    def _are_told_apart(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        # Two folders whose names differ in case alone are one on some file systems.
+        _refuse_repeated("devices", [name.lower() for name in names])
+        return names
+
+    @field_validator("options")
+    @classmethod
+    def _resolve_options(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Check the options and fill in defaults, so that devices agree on all of them."""
+        scheme = info.data.get("scheme")
+        return given if scheme is None else _resolved_options(scheme, given)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self._require_one_each("features.mean", self.features.mean, "column", len(self.data.columns))
+        self._require_one_each("features.scale", self.features.scale, "column", len(self.data.columns))
+        if bool(self.features.mean) != bool(self.features.scale):
+            raise InputError(
+                f"features.mean = {shown_json(self.features.mean)} and features.scale = {shown_json(self.features.scale)} belong "
+                "together: give both or neither."
+            )
+        self._require_one_each("incentive.sensitivity", self.incentive.sensitivity, "device", len(self.devices))
+        if self.training.least_devices > len(self.devices):
+            raise InputError(
+                f"training.least_devices = {self.training.least_devices} is not possible: there are {len(self.devices)} "
+                "device(s), give at most that many."
+            )
+        self._require_maskable()
+        return self
+
+    @staticmethod
+    def _require_one_each(field: str, values: tuple[float, ...], of: str, count: int) -> None:
+        if len(values) not in (0, count):
+            raise InputError(
+                f"{field} has {len(values)} value(s) for {count} {of}(s): give one for each {of}, or none."
+            )
+
+    def _require_maskable(self) -> None:
+        if not self.coding.sums_only:
+            return
+        if self.scheme not in MASKABLE_SCHEMES:
+            raise InputError(
+                f"coding.sums_only = true is not possible with scheme = {shown_json(self.scheme)}, whose server needs more than "
+                f"the sum of the uploads: choose {' or '.join(MASKABLE_SCHEMES)}, or coding.sums_only = false."
+            )
+        if self.options.get("upload", "rows") != "rows":
+            raise InputError(
+                f"coding.sums_only = true is not possible with options.upload = {shown_json(self.options['upload'])}, which "
+                'cannot be added up: choose options.upload = "rows", or coding.sums_only = false.'
+            )
+        if len(self.devices) < 2:
+            raise InputError(
+                f"coding.sums_only = true is not possible with devices = {shown_json(self.devices)}, as the sum over one device "
+                "is its own data: name 2 or more, or choose coding.sums_only = false."
+            )
+
+    @property
+    def dimension(self) -> int:
+        """Number of features d after the map, the intercept included."""
+        mapped = self.features.dimension if self.features.map == "rff" else len(self.data.columns)
+        return mapped + int(self.features.intercept)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs o of the model."""
+        return len(self.data.classes) if self.data.task == "classification" else len(self.data.target)
+
+    def map(self) -> FeatureMap:
+        """Return the feature map: the same numbers on every machine, since it depends on nothing but this file."""
+        features = self.features
+        drawn = fit_feature_map(
+            # Nothing is fitted to these zeros: they carry the number of columns.
+            np.zeros((1, len(self.data.columns)), np.float32),
+            kind=features.map,
+            dimension=features.dimension,
+            gamma=features.gamma,
+            scaling="none",
+            intercept=features.intercept,
+            rng=Streams(features.seed).at("features"),
+        )
+        return replace(
+            drawn,
+            input_mean=np.array(features.mean, np.float32) if features.mean else None,
+            input_scale=np.array(features.scale, np.float32) if features.scale else None,
+            output_scale=np.array([features.output_scale], np.float32),
+        )
+
+    def prescription(self) -> str:
+        """Return a fingerprint of everything that a device must agree on: all that shapes what it computes or releases."""
+        agreed = {"name", "scheme", "options", "devices", "data", "features", "coding"}
+        # Plain values, so that the fingerprint does not depend on how classes are called in a version of the code.
+        values = self.model_dump(mode="json", include=agreed)
+        return identity((PROTOCOL, json.dumps(values, sort_keys=True), self.training.local_steps))
+
+
+def _refuse_repeated(field: str, names: list[str] | tuple[str, ...]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(f"{field} names {shown_json(repeated[0])} more than once: name each once.")
+
+
+def _resolved_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"options.{name} = {value} is not possible: it must be a finite number.")
+    if given.get("deadline", "fixed") != "fixed":
+        raise InputError(
+            f"options.deadline = {shown_json(given['deadline'])} is not possible over a network, where a round lasts "
+            "training.deadline_s: leave it out."
+        )
+    try:
+        resolved = parse_config({"options": {scheme: dict(given)}}).options.get(scheme, {})
+    except InputError as error:  # a file of a federation has one scheme, so its options need not name it
+        raise InputError(str(error).replace(f"options.{scheme}.", "options.")) from error
+    return resolved | ({"deadline": "fixed"} if "deadline" in resolved else {})

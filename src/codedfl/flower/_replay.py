@@ -1,0 +1,58 @@
+"""The simulator's answer to a real federation: the same data, code and arrivals, with its own draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from codedfl.coding import Rows
+from codedfl.data import Federation
+from codedfl.fleet import TraceArrivals
+from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._remote import network_setting
+from codedfl.schemes import make_scheme
+from codedfl.streams import Streams
+from codedfl.training import Code, LearningRate, RunResult, Setting, train
+
+
+def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Rows, seed: int = 0) -> Setting:
+    """Return the setting of a simulation of a federation whose rows are all at hand.
+
+    Args:
+        config: the federation.
+        rows: the mapped rows of each device, in the order of the federation.
+        test: the mapped test rows.
+        seed: seed of all draws.
+    """
+    names, devices = tuple(rows), len(rows)
+    federation = Federation(
+        np.concatenate([own.features for own in rows.values()]),
+        np.concatenate([own.labels for own in rows.values()]),
+        np.append(0, np.cumsum([len(own) for own in rows.values()])),
+        np.asarray(test.features),
+        np.asarray(test.labels),
+        config.data.task,
+        config.data.classes or config.data.target,
+        names,
+    )
+    coding = config.coding
+    code = Code(
+        coding.coded_samples,
+        np.full(devices, coding.noise_variance),
+        np.full(devices, coding.label_noise_variance),
+        encoder="direct",
+        clip_norm=coding.clip_norm or None,
+    )
+    return network_setting(config, federation, code, Streams(seed))
+
+
+def replay(config: FederationConfig, setting: Setting, trace: TraceArrivals) -> RunResult:
+    """Train in the simulator with the arrivals of a real federation."""
+    scheme = make_scheme(config.scheme, config.options)
+    rate = (
+        LearningRate(1.0)
+        if scheme.tunes_itself
+        else LearningRate.relative(config.training.learning_rate, setting.gram.smoothness)
+    )
+    return train(scheme.prepare(setting, arrivals=trace), rate, trace.rounds, evaluate_every=trace.rounds)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from codedfl.flower import _coordinator
+from tests.flower.support import digits_config, make_federation, open_clients
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A federation without keys on which tests base their own, with its rows mapped once."""
+    folder = tmp_path_factory.mktemp("digits") / "federation"
+    make_federation(folder, digits_config())
+    open_clients(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def digits_with_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with certificates and keys."""
+    folder = tmp_path_factory.mktemp("digits-with-keys") / "federation"
+    make_federation(folder, digits_config(), insecure=False)
+    open_clients(folder)
+    return folder
+
+
+@pytest.fixture
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let servers not wait between attempts, and return for how long they would have."""
+    slept: list[float] = []
+    for name in ("Joining", "Uploading", "MaskedUploading", "Rounds"):
+        monkeypatch.setattr(_coordinator, name, partial(getattr(_coordinator, name), sleep=slept.append))
+    return slept
+
+
+@pytest.fixture
+def seeded_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let servers sample coded rows as the simulator does with seed 0."""
+    monkeypatch.setattr("codedfl.flower._joining.secrets", SimpleNamespace(randbits=lambda bits: 0))  # noqa: ARG005
