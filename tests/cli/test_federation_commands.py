@@ -99,6 +99,17 @@ def test_server_and_resume_refuse_the_wrong_moment(cli: Cli) -> None:
         assert (refused.code, "is complete" in refused.err) == (2, True)
 
 
+def test_what_could_not_be_trained_is_refused_before_anything_starts(cli: Cli) -> None:
+    few = digits_config(scheme="scfl", options={"upload": "factor"}, coding={"coded_samples": 59})
+    make_federation(Path("few"), few)
+    cli("federation", "server", "few").assert_refused("coding.coded_samples = 59", "60 columns")
+    make_federation(Path("none"), digits_config())
+    Path("none/test.csv").unlink()
+    cli("federation", "server", "none").assert_refused("test.csv")
+    for folder in ("few", "none"):
+        assert not Path(folder, "server/state").exists()
+
+
 def test_folders_that_are_none_are_refused(cli: Cli) -> None:
     for command in ("server", "resume", "client", "status", "ledger"):
         refused = cli("federation", command, "nowhere")

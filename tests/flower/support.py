@@ -149,7 +149,7 @@ def open_clients(folder: Path, seeded: str = "") -> dict[str, Client]:
 
 def coordinator(folder: Path, exchange: InProcess) -> Coordinator:
     """Return the server of a federation in this process."""
-    made = Coordinator(folder, exchange)
+    made = Coordinator.open(folder, exchange)
     made.store.folder.mkdir(parents=True, exist_ok=True)
     return made
 

@@ -13,7 +13,7 @@ from codedfl.files import write_atomically
 from codedfl.flower._arrivals import NetworkArrivals
 from codedfl.flower._checks import ReceivedUpload
 from codedfl.flower._config_files import read_federation
-from codedfl.flower._context import ServerContext
+from codedfl.flower._context import ServerContext, ServerPart
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Exchange
 from codedfl.flower._federation_config import FederationConfig
@@ -36,37 +36,23 @@ from codedfl.typing import FloatArray
 
 
 @dataclass
-class Coordinator:
+class Coordinator(ServerPart):
     """Runs a federation, and continues one that was interrupted: everything that it has done is on disk.
 
     Args:
+        context: the server.
         folder: the folder of the federation, with ``federation.toml`` and ``server/``.
-        exchange: messages to the devices.
     """
 
     folder: Path
-    exchange: Exchange
 
-    def __post_init__(self) -> None:
-        config = read_federation(self.folder / "federation.toml")
-        store = ServerStore(state_folder(self.folder))
+    @classmethod
+    def open(cls, folder: Path, exchange: Exchange) -> Coordinator:
+        """Open the server of a federation that `initialise` made."""
+        config = read_federation(folder / "federation.toml")
+        store = ServerStore(state_folder(folder))
         standing = Standing(config.training.most_refusals)
-        self.context = ServerContext(config, store, self.exchange, Journal(store), standing)
-
-    @property
-    def config(self) -> FederationConfig:
-        """The federation."""
-        return self.context.config
-
-    @property
-    def store(self) -> ServerStore:
-        """The folder of the server."""
-        return self.context.store
-
-    @property
-    def journal(self) -> Journal:
-        """What happens is written here."""
-        return self.context.journal
+        return cls(ServerContext(config, store, exchange, Journal(store), standing), folder)
 
     def run(self) -> Rounds:
         """Run all phases that are not done yet.
@@ -75,7 +61,7 @@ class Coordinator:
             InputError: if too few devices join or upload, or the disk fails; the run can be resumed.
         """
         config = self.config
-        test = self._test_data()
+        test = server_test_data(self.folder, config)
         self.journal.note("started", scheme=config.scheme, devices=list(config.devices))
         roster = self._roster()
         scheme = make_scheme(config.scheme, config.options)
@@ -83,7 +69,7 @@ class Coordinator:
         arrivals = NetworkArrivals(len(roster.names), config.training.deadline_s)
         plan = scheme.device.plan(setting, arrivals)
         prepared = scheme.prepared(setting, plan, uploaded, cost=None)
-        rate = self._learning_rate(scheme, roster, uploaded)
+        rate = self._learning_rate(scheme, setting, roster, uploaded)
         rounds = Rounds(self.context, roster, prepared, rate, arrivals)
         checkpoint = self.store.load()
         if checkpoint is not None:
@@ -97,12 +83,6 @@ class Coordinator:
         self.journal.note("completed", round=rounds.state.round, score=rounds.curve[-1]["score"])
         self.journal.status(phase="completed", round=rounds.state.round, score=rounds.curve[-1]["score"])
         return rounds
-
-    def _test_data(self) -> tuple[FloatArray, FloatArray] | None:
-        if not self.config.server.test_file:
-            return None
-        rows = load_rows(self.folder / self.config.server.test_file, self.config)
-        return rows.features, rows.labels
 
     def _roster(self) -> Roster:
         path = self.store.folder / "roster.json"
@@ -161,18 +141,44 @@ class Coordinator:
         keys = self.folder / "server" / "keys"
         return read_roster(keys, self.config.devices) if keys.is_dir() else None
 
-    def _learning_rate(self, scheme: Scheme, roster: Roster, uploaded: Uploaded) -> LearningRate:
+    def _learning_rate(self, scheme: Scheme, setting: Setting, roster: Roster, uploaded: Uploaded) -> LearningRate:
         """Return ``eta = scale / L``, with ``L`` from the coded data, or from what devices told."""
         if scheme.tunes_itself:
             return LearningRate(1.0)
         scale = self.config.training.learning_rate
         coded = coded_of(uploaded)
-        if coded:
-            data = coded[0]
-            largest = float(np.linalg.norm(data.features.astype(np.float64), 2)) ** 2 / data.coded_samples
-            # The noise adds sigma^2 to every eigenvalue; never trust the difference of two large numbers further than a tenth.
-            return LearningRate.relative(scale, max(largest - data.noise_variance, 0.1 * largest))
-        return LearningRate.relative(scale, sum(roster.smoothness))
+        if not coded:
+            return LearningRate.relative(scale, sum(roster.smoothness))
+        data, samples = coded[0], setting.federation.samples
+        largest = float(np.linalg.norm(data.features.astype(np.float64), 2)) ** 2 / data.coded_samples
+        # The noise adds sigma^2 to every eigenvalue; never trust the difference of two large numbers further than a tenth.
+        known = max(largest - data.noise_variance, 0.1 * largest)
+        # Devices that uploaded nothing are taken to be like the others.
+        return LearningRate.relative(scale, known * float(samples.sum() / samples[setting.code.uploading].sum()))
+
+
+def require_runnable(folder: Path, config: FederationConfig) -> None:
+    """Refuse a federation that could not be trained, before anything is started.
+
+    Raises:
+        InputError: the scheme and its code do not fit the data, or the server's test data cannot be read.
+    """
+    server_test_data(folder, config)
+    devices = len(config.devices)
+    nothing, everybody = np.zeros(devices), np.ones(devices, np.bool_)
+    setting = remote_setting(
+        config, config.devices, np.ones(devices, np.int64), nothing, nothing, everybody, None, Streams(0)
+    )
+    scheme = make_scheme(config.scheme, config.options)
+    scheme.require_possible(setting, scheme.device.plan(setting, NetworkArrivals(devices, config.training.deadline_s)))
+
+
+def server_test_data(folder: Path, config: FederationConfig) -> tuple[FloatArray, FloatArray] | None:
+    """Return the features and targets that the server evaluates on; None if it has none."""
+    if not config.server.test_file:
+        return None
+    rows = load_rows(folder / config.server.test_file, config)
+    return rows.features, rows.labels
 
 
 def state_folder(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._config_files import read_client, read_federation
-from codedfl.flower._coordinator import state_folder
+from codedfl.flower._coordinator import require_runnable, state_folder
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._masked_device import read_roster
 from codedfl.flower._release_ledger import ReleaseLedger
@@ -59,6 +59,7 @@ def serve(folder: Path | str, *, resume: bool = False, listener: Listener | None
     keys = {} if insecure else read_roster(folder / "server" / "keys", config.devices)
     store = ServerStore(state_folder(folder))
     _require_state(store, folder, resume=resume)
+    require_runnable(folder, config)
     with _only_server(store.folder):
         seen = sum(1 for _ in store.events()) if resume else 0
         before = store.read_status() or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from codedfl.errors import InputError
 from codedfl.flower._arrivals import NetworkArrivals
 from codedfl.flower._checks import BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
 from codedfl.flower._context import ServerPart
@@ -47,7 +49,7 @@ class Rounds(ServerPart):
         prepared: the scheme in the server's setting, with what was uploaded.
         learning_rate: ``eta_k``.
         arrivals: the rounds so far.
-        pause: seconds to wait when no device is reachable.
+        pause: seconds between looks for devices when none is reachable.
         sleep: waits, for tests.
     """
 
@@ -118,13 +120,11 @@ class Rounds(ServerPart):
         """Train one round, and return who arrived."""
         k = self.state.round
         step_size = self.learning_rate.at(k)
-        asked = self._requests(step_size)
+        asked = self._awaited_requests(step_size)
         packets = {self.roster.names[i]: packet for i, (_, packet) in asked.items()}
         replies = self.exchange.ask("train", packets, self.config.training.deadline_s) if packets else iter(())
         server_update = self._server_update(k, step_size)
-        received = dict(self._received(replies, {i: rows for i, (rows, _) in asked.items()}, k))
-        if not received and not packets and self.device_work is not None:
-            self.sleep(self.pause)  # nobody is there: do not spin through the rounds
+        received = self._bounded(dict(self._received(replies, {i: rows for i, (rows, _) in asked.items()}, k)), k)
         attendance = self.arrivals.record(
             {i: rows for i, (rows, _) in asked.items()}, {i: update.batch_size for i, update in received.items()}
         )
@@ -144,7 +144,18 @@ class Rounds(ServerPart):
                 ),
             )
         self.state = self._projected(state)
+        self._require_finite(k)
         return sorted(received)
+
+    def _awaited_requests(self, step_size: float) -> dict[int, tuple[int, Packet]]:
+        """Return the requests of a round; as long as nobody is reachable, wait until the round would be over."""
+        everybody_left = all(self.standing.is_excluded(name) for name in self.roster.names)
+        attempts = math.ceil(self.config.training.deadline_s / self.pause)
+        for _ in range(0 if self.device_work is None or everybody_left else attempts):
+            if asked := self._requests(step_size):
+                return asked
+            self.sleep(self.pause)  # otherwise rounds would pass before devices are back, after a restart of the server
+        return self._requests(step_size)
 
     def _requests(self, step_size: float) -> dict[int, tuple[int, Packet]]:
         """Return what each device that is reachable is asked for: rows, and the message."""
@@ -207,22 +218,27 @@ class Rounds(ServerPart):
                 continue
             self.standing.accept(reply.device)
             self.pace = self.pace.answered(i, update.batch_size, self.local_steps, update.compute_s, reply.elapsed_s)
-            yield i, self._bounded(reply.device, i, update, k)
+            yield i, update
         for i in silent:
             self.pace = self.pace.missed(i)
             self.standing.late(self.roster.names[i])
             self.journal.note("late", device=self.roster.names[i], round=k)
 
-    def _bounded(self, device: str, i: int, received: ReceivedUpdate, k: int) -> ReceivedUpdate:
-        """Apply the norm bound, if there is one."""
-        samples, factor = self.roster.samples[i], self.config.training.norm_bound
-        if factor > 0:
-            typical = typical_norm(self.norms, excluding=device)
-            update, scaled = bounded(received.update, None if typical is None else typical * samples, factor)
+    def _bounded(self, received: dict[int, ReceivedUpdate], k: int) -> dict[int, ReceivedUpdate]:
+        """Apply the norm bound, if there is one, by what the others sent in this round or last."""
+        factor = self.config.training.norm_bound
+        if factor == 0:
+            return received
+        per_sample = {i: _norm(got.update) / self.roster.samples[i] for i, got in received.items()}
+        known = self.norms | {self.roster.names[i]: norm for i, norm in per_sample.items()}
+        for i, got in received.items():
+            device, samples = self.roster.names[i], self.roster.samples[i]
+            typical = typical_norm(known, excluding=device)
+            update, scaled = bounded(got.update, None if typical is None else typical * samples, factor)
             if scaled:
                 self.journal.note("bounded", device=device, round=k)
-            received = replace(received, update=update)
-        self.norms[device] = float(np.linalg.norm(received.update)) / samples
+            received[i] = replace(got, update=update)
+            self.norms[device] = _norm(update) / samples
         return received
 
     def _projected(self, state: Any) -> Any:
@@ -232,6 +248,14 @@ class Rounds(ServerPart):
             return state
         norm = max(float(np.linalg.norm(state.model)), 1e-300)
         return replace(state, model=state.model * state.model.dtype.type(min(1.0, bound / norm)))
+
+    def _require_finite(self, k: int) -> None:
+        """Refuse to go on with a model that has overflowed; the last checkpoint is that of the round before."""
+        if not np.isfinite(self.state.model).all():
+            raise InputError(
+                f"training diverged in round {k} with training.learning_rate = {self.config.training.learning_rate:g}: lower it"
+                " in the server's federation.toml, or set training.model_norm_bound, and begin again."
+            )
 
     @property
     def model(self) -> FloatArray:
@@ -278,3 +302,8 @@ class Rounds(ServerPart):
         self.context.standing = Standing.from_dict(values["standing"], self.config.training.most_refusals)
         self.norms, self.curve = dict(values["norms"]), list(values["curve"])
         self.strides, self.trained_s = list(values["strides"]), float(values["trained_s"])
+
+
+def _norm(update: FloatArray) -> float:
+    """Return the Frobenius norm; squares of numbers that pass all checks may overflow in single precision."""
+    return float(np.linalg.norm(update.astype(np.float64)))

@@ -22,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
     config = read_federation(folder / "federation.toml")
     authenticated = bool(context.run_config["authenticated"])
-    coordinator = Coordinator(folder, GridExchange(grid, config.devices, authenticated))
+    coordinator = Coordinator.open(folder, GridExchange(grid, config.devices, authenticated))
     with coordinator.store.lock():
         coordinator.journal.status(phase="starting", process=os.getpid())
         try:
