@@ -31,7 +31,7 @@ def digits_with_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let servers neither wait between attempts nor draw pictures, and return for how long they would have waited."""
-    monkeypatch.setattr("codedfl.flower._results.draw_federation", lambda *_: b"")
+    monkeypatch.setattr("codedfl.flower._results.picture", lambda *_: b"")
     slept: list[float] = []
     for name in ("Joining", "Uploading", "MaskedUploading", "Rounds"):
         monkeypatch.setattr(_coordinator, name, partial(getattr(_coordinator, name), sleep=slept.append))

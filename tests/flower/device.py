@@ -18,9 +18,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from codedfl.files import Arrays
 from codedfl.flower import Client
 from codedfl.flower._launch import only_client, serve_device
 from codedfl.flower._packet import Packet
+from codedfl.flower._policy import NoiseLevel
 from tests.flower.support import NAMES, SeededRandomness
 
 EVERY = 3
@@ -39,14 +41,14 @@ class FaultyClient(Client):
             mark.write_text("")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def upload(self, request: Packet) -> Packet:
+    def coded(self, request: Packet) -> tuple[Arrays, NoiseLevel]:
         if self.fault == "killed before its upload":
             self.die_once()
-        reply = super().upload(request)
+        drawn = super().coded(request)
         if self.fault == "killed during its upload":
             self.die_once()
         time.sleep(self.slow_s)
-        return reply
+        return drawn
 
     def train(self, request: Packet) -> Packet:
         number = request.values["round"]

@@ -27,6 +27,7 @@ FAULTS = {
     "update of a wrong width": "updates of a wrong width",
     "update ten times too large": "updates ten times too large, norm bound on",
     "update of a wrong round": "updates of a wrong round",
+    "masked": "device killed during a masked upload, of which the server learns only the sum",
     "slow": "device too slow for the deadline",
     "unregistered": "device whose key is not registered",
 }

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from codedfl.flower import overview
-from codedfl.flower._coordinator import state_folder
 from codedfl.flower._demo import free_address
 from codedfl.flower._quiet import QUIET
+from codedfl.flower._store import state_folder
 from tests.flower.support import NAMES, digits_config, make_federation
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from codedfl.files import csv_text
 from codedfl.flower._client import Client
 from codedfl.flower._config_files import federation_toml, parse_federation
-from codedfl.flower._coordinator import Coordinator, state_folder
+from codedfl.flower._coordinator import Coordinator
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Kind, Reply, reply_of
 from codedfl.flower._federation_config import FederationConfig
@@ -24,7 +24,7 @@ from codedfl.flower._packet import Packet
 from codedfl.flower._replay import pooled_setting
 from codedfl.flower._rounds import Rounds
 from codedfl.flower._setup import initialise
-from codedfl.flower._store import ServerStore
+from codedfl.flower._store import ServerStore, state_folder
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
 from codedfl.training import LocalSGD, WalkPlan, train

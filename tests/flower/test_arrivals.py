@@ -66,7 +66,8 @@ def test_an_estimate_does_not_depend_on_who_arrives_in_its_own_round_or_later(
 def test_a_checkpoint_brings_everything_back(history: list[list[Outcome]]) -> None:
     arrivals = recorded(history)
     resumed = NetworkArrivals(len(history[0]), 30.0)
-    resumed.restore(**arrivals.arrays())
+    kept: dict[str, Any] = dict(arrivals.arrays())
+    resumed.restore(**kept)
     assert resumed.rounds == arrivals.rounds
     for k in range(arrivals.rounds):
         before, after = arrivals.attend(k), resumed.attend(k)
@@ -116,7 +117,8 @@ def test_a_round_that_has_not_taken_place_is_refused(round: int) -> None:
 
 
 def test_arrays_of_another_fleet_are_refused() -> None:
+    kept: dict[str, Any] = dict(recorded([[(3, True)]]).arrays())
     with pytest.raises(ValueError, match="do not fit"):
-        NetworkArrivals(3, 30.0).restore(**recorded([[(3, True)]]).arrays())
+        NetworkArrivals(3, 30.0).restore(**kept)
     with pytest.raises(ValueError, match="do not fit"):
         NetworkArrivals(1, 30.0).restore(np.zeros((2, 1), np.int64), np.zeros((1, 1), np.bool_))

@@ -42,7 +42,14 @@ def asking(client: Client, **values: Any) -> Packet:
 
 def training(client: Client, model: FloatArray | None = None, **changes: Any) -> Packet:
     config = client.federation
-    values = {"round": 0, "batch_size": 40, "local_steps": 2, "step_size": 1e-3, "sampling": "bernoulli", "stride": 40}
+    values: dict[str, Any] = {
+        "round": 0,
+        "batch_size": 40,
+        "local_steps": 2,
+        "step_size": 1e-3,
+        "sampling": "bernoulli",
+        "stride": 40,
+    }
     weights = np.zeros((config.dimension, config.outputs), np.float32) if model is None else model
     return Packet({"model": weights}, {**asking(client).values, **values, **changes})
 
@@ -421,7 +428,7 @@ def test_whatever_is_asked_the_answer_is_a_packet(fuzzed: dict[str, Client], dat
     values |= data.draw(st.dictionaries(st.sampled_from(names), scalars, max_size=2))
     for name in data.draw(st.sets(st.sampled_from(names), max_size=1)):
         values.pop(name, None)
-    arrays = data.draw(st.sampled_from([{}, request.arrays]) | models.map(lambda model: {"model": model}))
+    arrays: Any = data.draw(st.sampled_from([{}, request.arrays]) | models.map(lambda model: {"model": model}))
     before = len(client.ledger)
     answer = client.answer(kind, Packet(arrays, values))
     assert answer.values["device"] == "north"

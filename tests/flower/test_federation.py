@@ -17,11 +17,10 @@ import pytest
 
 from codedfl.experiment import Predictor
 from codedfl.fleet import read_trace
-from codedfl.flower._coordinator import state_folder
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._replay import pooled_setting
 from codedfl.flower._setup import initialise
-from codedfl.flower._store import ServerStore
+from codedfl.flower._store import ServerStore, state_folder
 from codedfl.schemes import make_scheme
 from codedfl.training import LearningRate, WalkPlan, train
 from tests.flower.device import EVERY
@@ -218,3 +217,26 @@ def test_a_slow_device_is_asked_for_less_and_a_stranger_is_kept_out(
         require_no_worse(summary, undisturbed[1]["score"])
     record("slow", tried=count(federation.events(), "late", "east"))
     record("unregistered")
+
+
+def test_a_masked_upload_survives_the_death_of_a_device(tmp_path: Path) -> None:
+    options: dict[str, tuple[str, ...]] = {"east": ("--fault", "killed during its upload", "--seeded", "coding")}
+    for name in ("north", "south", "west"):
+        options[name] = ("--seeded", "coding")
+    coding, training = {"sums_only": True, "coded_samples": 200}, {"rounds": 2, "deadline_s": 6.0, "upload_s": 80.0}
+    with Processes(tmp_path / "f", options, scheme="scfl", coding=coding, training=training) as federation:
+        federation.start_server()
+        summary = federation.complete()
+        assert federation.started["east"] == 2
+        assert all(device["uploaded"] for device in summary["devices"])
+        require_one_upload(federation)
+        config, folder = federation.config, federation.folder
+        rows = {name: load_rows(folder / "devices" / name / "data.csv", config) for name in NAMES}
+        setting = pooled_setting(config, rows, load_rows(folder / "test.csv", config))
+        (expected,) = make_scheme("scfl").prepare(setting).coded
+        held = ServerStore(state_folder(folder)).upload("sum").arrays["features"]
+        # Four devices in fixed point with 24 binary digits, and float32 on both sides.
+        largest = float(np.abs(expected.features).max())
+        assert np.abs(held - expected.features).max() < 4 * 2.0**-25 + 8 * np.finfo(np.float32).eps * largest
+        assert [path.stem for path in (state_folder(folder) / "uploads").iterdir()] == ["sum"]
+    record("masked")

@@ -192,7 +192,7 @@ def test_a_device_that_was_started_again_has_forgotten_the_request() -> None:
     assert "started again" in reply.problem
 
 
-def app_answers(clients: dict[int, Client]) -> Answer:
+def app_answers(clients: dict[int, Client]) -> Callable[[Message], RecordDict]:
     apps = {number: client_app(client) for number, client in clients.items()}
 
     def answer(message: Message) -> RecordDict:
@@ -214,7 +214,14 @@ def test_a_device_behind_flower_answers_as_it_does_by_itself(digits: Path, tmp_p
     (hello,) = network.ask("hello", {"north": request}, 5.0)
     assert hello.packet is not None
     assert hello.packet.values == client.answer("hello", request).values
-    values = {"round": 0, "batch_size": 9, "local_steps": 2, "step_size": 0.5, "sampling": "bernoulli", "stride": 9}
+    values: dict[str, Any] = {
+        "round": 0,
+        "batch_size": 9,
+        "local_steps": 2,
+        "step_size": 0.5,
+        "sampling": "bernoulli",
+        "stride": 9,
+    }
     model = {"model": np.ones((config.dimension, config.outputs), np.float32)}
     train = Packet(model, {**values, "prescription": config.prescription()})
     (update,) = network.ask("train", {"north": train}, 5.0)

@@ -26,7 +26,7 @@ from codedfl.flower._results import write_results
 from codedfl.flower._roster import Roster
 from codedfl.flower._rounds import Rounds
 from codedfl.flower._standing import Standing
-from codedfl.flower._store import ServerStore
+from codedfl.flower._store import ServerStore, state_folder
 from codedfl.flower._uploading import Uploading
 from codedfl.flower._uploads import UploadTask, gather
 from codedfl.schemes import make_scheme
@@ -179,8 +179,3 @@ def server_test_data(folder: Path, config: FederationConfig) -> tuple[FloatArray
         return None
     rows = load_rows(folder / config.server.test_file, config)
     return rows.features, rows.labels
-
-
-def state_folder(folder: Path) -> Path:
-    """Return the folder in which the server keeps its progress."""
-    return folder / "server" / "state"

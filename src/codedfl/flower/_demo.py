@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from codedfl.coding import Rows
 from codedfl.files import csv_text
@@ -102,6 +101,8 @@ def free_address() -> str:
 
 def write_data(folder: Path) -> None:
     """Spread the digits over the devices by label, so that each sees mostly digits of its own, and keep rows to test on."""
+    from sklearn.datasets import load_digits
+
     data = load_digits()
     inputs, digits = data.data.astype(np.float64), data.target
     order = np.random.default_rng(0).permutation(len(digits))

@@ -18,12 +18,11 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._config_files import read_client, read_federation
-from codedfl.flower._coordinator import require_runnable, state_folder
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._masked_device import read_roster
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.flower._setup import is_insecure
-from codedfl.flower._store import ServerStore
+from codedfl.flower._store import ServerStore, state_folder
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -53,6 +52,8 @@ def serve(folder: Path | str, *, resume: bool = False, listener: Listener | None
         InputError: the folder, the configuration or the state do not allow it, or the run stopped for a reason to mend.
         ServerDied: the server's program was killed; resume.
     """
+    from codedfl.flower._coordinator import require_runnable  # not needed by a device, whose start should be quick
+
     folder = Path(folder)
     config = read_federation(folder / "federation.toml")
     insecure = is_insecure(folder)

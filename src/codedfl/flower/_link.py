@@ -35,6 +35,8 @@ READY_S = 60.0
 STOP_S = 10.0
 """How long it may take to stop before it is killed."""
 
+SUPERLINK = Path(__file__).with_name("superlink.py")
+
 APP = """\
 [project]
 name = "codedfl-federation"
@@ -124,7 +126,7 @@ class SuperLink:
             ]
         )
         command = [
-            *(sys.executable, "-m", "codedfl.flower.superlink", *security),
+            *(sys.executable, "-P", str(SUPERLINK), *security),
             *("--host", self._bind, "--port", str(self._port), "--disable-runtime-dependency-installation"),
         ]
         with (state / "superlink.log").open("ab") as log:
@@ -152,7 +154,7 @@ class SuperLink:
         pid_file = self._server / "state" / "superlink.pid"
         if pid_file.is_file():
             pid = int(pid_file.read_text(encoding="ascii") or 0)
-            if is_program(pid, "codedfl.flower.superlink"):
+            if is_program(pid, str(SUPERLINK)):
                 _end_group(pid)
             pid_file.unlink()
 

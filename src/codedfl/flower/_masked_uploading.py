@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.files import PRIVATE, read_npz, write_npz
+from codedfl.files import PRIVATE, Arrays, read_npz, write_npz
 from codedfl.flower._checks import BadMessage, ReceivedUpload, checked_answer, checked_upload
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Kind, Reply
@@ -20,6 +20,7 @@ from codedfl.flower._packet import Packet, Value
 from codedfl.flower._roster import Roster
 from codedfl.flower._uploads import UploadTask
 from codedfl.flower.masking import MaskedSum
+from codedfl.typing import FloatArray
 
 SUM = "sum"
 """The name under which the sum of all uploads is kept."""
@@ -51,9 +52,11 @@ class MaskedUploading(ServerPart):
         terms = masking_terms(self.config, self.keys)
         self.sum = MaskedSum(terms, *shape)
         if self._progress.is_file():
-            kept = read_npz(self._progress, required=("record",))
-            # Without the sums, devices are asked again, and answer the same bytes.
-            self.sum = MaskedSum.from_bytes(kept["record"].tobytes(), terms, shape)
+            kept = read_npz(self._progress, required=("record",), optional=("features", "labels", "noise"))
+            sums = (kept["features"], kept["labels"]) if "noise" in kept else None
+            self.sum = MaskedSum.from_bytes(kept["record"].tobytes(), terms, shape, sums)
+            if sums is not None:
+                self.noise = _by_device(self.sum.survivors, kept["noise"])
 
     @property
     def _progress(self) -> Path:
@@ -77,13 +80,14 @@ class MaskedUploading(ServerPart):
             self._phase("shares", tuple(published), lambda _: keys, self._take_shares)
         senders = self.sum.close_shares()
         self._save()
-        self._phase("masked", self.sum.survivors or senders, self._shares_for, self._take_upload)
+        if not self.sum.survivors:
+            self._phase("masked", senders, self._shares_for, self._take_upload)
         survivors = self.sum.close_uploads()
         self._save()
         names: list[str] = list(survivors)
         self._phase("unmask", survivors, lambda _: {"survivors": names}, self._take_answer)
         features, labels = self.sum.total()
-        noise = np.array([self.noise[name] for name in survivors])
+        noise = self._noise(survivors)
         upload = ReceivedUpload(
             "rows",
             {"features": features.astype(np.float32), "labels": labels.astype(np.float32)},
@@ -102,15 +106,25 @@ class MaskedUploading(ServerPart):
     def declared(self) -> dict[str, tuple[float, float]]:
         """Return the noise variances that each device in the sum declared."""
         kept = read_npz(self._held, required=("names", "noise"))
-        return {str(name): (float(a), float(b)) for name, (a, b) in zip(kept["names"], kept["noise"], strict=True)}
+        return _by_device([str(name) for name in kept["names"]], kept["noise"])
 
     def received(self) -> Iterator[tuple[int, ReceivedUpload]]:
         """Yield the sum, as if one device had uploaded it."""
         yield 0, self.store.upload(SUM)
 
     def _save(self) -> None:
-        """Write down who takes part before anybody is told: devices answer one version of each request."""
-        write_npz(self._progress, {"record": np.frombuffer(self.sum.to_bytes(), np.uint8)}, PRIVATE)
+        """Write down who takes part before anybody is told: devices answer one version of each request.
+
+        With the survivors goes their sum, still masked: one of them may be gone for good when the server starts again.
+        """
+        content: Arrays = {"record": np.frombuffer(self.sum.to_bytes(), np.uint8)}
+        if survivors := self.sum.survivors:
+            features, labels = self.sum.sums
+            content |= {"features": features, "labels": labels, "noise": self._noise(survivors)}
+        write_npz(self._progress, content, PRIVATE)
+
+    def _noise(self, devices: Sequence[str]) -> FloatArray:
+        return np.array([self.noise[name] for name in devices])
 
     def _shares_for(self, device: str) -> dict[str, Value]:
         shares: dict[str, Value] = {f"share.{name}": share for name, share in self.sum.shares_for(device).items()}
@@ -182,3 +196,7 @@ class MaskedUploading(ServerPart):
         self.sum.add(reply.device, upload.arrays["features"], upload.arrays["labels"])
         self.noise[reply.device] = (upload.noise_variance, upload.label_noise_variance)
         self.journal.note("uploaded", device=reply.device, bytes=reply.packet.bytes, masked=True)
+
+
+def _by_device(names: Sequence[str], noise: FloatArray) -> dict[str, tuple[float, float]]:
+    return {name: (float(features), float(labels)) for name, (features, labels) in zip(names, noise, strict=True)}

@@ -12,7 +12,6 @@ from codedfl.experiment import Predictor
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet import write_trace
 from codedfl.flower._federation_config import FederationConfig
-from codedfl.plotting import draw_federation
 
 if TYPE_CHECKING:
     from codedfl.flower._rounds import Rounds
@@ -44,6 +43,8 @@ def write_results(folder: Path, config: FederationConfig, rounds: Rounds) -> Non
 
 def picture(config: FederationConfig, rounds: Rounds) -> bytes:
     """Return the learning curve and the arrivals as a PNG file."""
+    from codedfl.plotting import draw_federation  # takes a second, at the end of a run
+
     seen = rounds.arrivals.arrays()
     return draw_federation(
         [point["round"] for point in rounds.curve],

@@ -12,7 +12,7 @@ import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.flower._arrivals import NetworkArrivals
-from codedfl.flower._checks import BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
+from codedfl.flower._checks import LARGEST_ENTRY, BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Reply
 from codedfl.flower._pace import Pace
@@ -250,8 +250,11 @@ class Rounds(ServerPart):
         return replace(state, model=state.model * state.model.dtype.type(min(1.0, bound / norm)))
 
     def _require_finite(self, k: int) -> None:
-        """Refuse to go on with a model that has overflowed; the last checkpoint is that of the round before."""
-        if not np.isfinite(self.state.model).all():
+        """Refuse to go on with an absurd model, before updates of honest devices are refused for their size.
+
+        The last checkpoint is that of the round before.
+        """
+        if not (np.abs(self.state.model) <= LARGEST_ENTRY).all():
             raise InputError(
                 f"training diverged in round {k} with training.learning_rate = {self.config.training.learning_rate:g}: lower it"
                 " in the server's federation.toml, or set training.model_norm_bound, and begin again."

@@ -28,6 +28,11 @@ _ARRAY = "array."
 """Prefix of the names of arrays in a file, so that none is taken for the values or the checksum."""
 
 
+def state_folder(folder: Path) -> Path:
+    """Return the folder in which the server keeps its progress."""
+    return folder / "server" / "state"
+
+
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
     """Where training stood after a round.

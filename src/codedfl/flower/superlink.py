@@ -3,7 +3,8 @@
 The SuperLink serves three interfaces on one port: devices fetch and return messages on one, programs are started on another and
 run on the third. Whoever reaches the second can run code on the server. Here it answers this machine alone.
 
-Run by ``codedfl federation server`` as ``python -m codedfl.flower.superlink`` with the arguments of ``flower-superlink``.
+``codedfl federation server`` runs this file with the arguments of ``flower-superlink`` and in an environment in which Flower does
+not call home. It imports nothing of this project, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -15,10 +16,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
-
-from codedfl.flower._quiet import be_quiet
-
-be_quiet()
 
 FOR_DEVICES = "/v1/fleet/"
 """The paths that other machines may use."""
