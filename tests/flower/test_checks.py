@@ -98,6 +98,7 @@ def test_nothing_but_the_declared_exception_is_raised(case: Case) -> None:
     assert tried >= 150
 
 
+@pytest.mark.slow
 def test_the_fuzz_reports_an_undeclared_exception(capsys: pytest.CaptureFixture[str]) -> None:
     update = BY_NAME["update"]
     trusting = Case("trusting", lambda packet: packet.arrays["elsewhere"], update.valid)

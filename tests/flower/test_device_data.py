@@ -256,6 +256,7 @@ def test_another_prescription_is_another_cache(tmp_path: Path) -> None:
         assert_same(load_rows(path, agreed, state), load_rows(path, agreed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["features", "labels"])
 def test_a_cache_that_is_not_whole_is_made_again(tmp_path: Path, which: str) -> None:
     path, state = csv(tmp_path), tmp_path / "state"

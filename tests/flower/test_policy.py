@@ -17,6 +17,7 @@ from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._policy import (
     NoiseLevel,
     UploadRequest,
+    check_batch,
     check_prescription,
     check_update,
     check_upload,
@@ -431,3 +432,13 @@ def test_a_contract_says_nothing_about_sketches() -> None:
     level = noise_of(client(sensitivity=1.0), factor, samples=10, menu=CONTRACT.menu)
     assert level is not None
     assert level.item == 0
+
+
+def test_an_update_on_very_few_rows_is_refused() -> None:
+    policy = ClientPolicy(least_batch=8)
+    check_batch(policy, 8, samples=100)
+    check_batch(policy, 3, samples=3)  # all that there are
+    with pytest.raises(
+        InputError, match=r"^batch_size = 7 is below policy\.least_batch = 8 of client\.toml: .*lower the limit\.$"
+    ):
+        check_batch(policy, 7, samples=100)

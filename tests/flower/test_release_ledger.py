@@ -233,6 +233,7 @@ for number in range(20):
 """
 
 
+@pytest.mark.slow
 def test_processes_append_at_the_same_time(path: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) for _ in range(2)]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0]

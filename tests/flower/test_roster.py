@@ -20,7 +20,7 @@ def roster() -> Roster:
 
 
 def test_devices_are_in_the_order_of_the_federation_whoever_joined_first() -> None:
-    assert roster() == Roster(("north", "west"), (10, 30), (0.0, 2.5), (True, False), 5, "ab12")
+    assert roster() == Roster(("north", "west"), (10, 30), (0.0, 2.5), (True, False), (1, -1), 5, "ab12")
     assert roster().sizes.tolist() == [10, 30]
     assert [roster().index(name) for name in ("north", "west")] == [0, 1]
 

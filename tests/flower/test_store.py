@@ -201,6 +201,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_round_done_again(tmp_path: Path
     assert names(tmp_path) == ["checkpoint-7.npz", "checkpoint-8.npz"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["os.fsync", "pathlib.Path.replace"])
 def test_a_kill_before_the_file_has_its_name_loses_nothing(tmp_path: Path, moment: str) -> None:
     store = with_checkpoints(tmp_path, 7, 8)
@@ -477,6 +478,7 @@ def test_a_damaged_status_is_refused(tmp_path: Path, content: bytes) -> None:
 # The lock
 
 
+@pytest.mark.slow
 def test_a_second_server_is_refused_with_the_process_of_the_first(tmp_path: Path) -> None:
     store = ServerStore(tmp_path / "server")
     with store.lock():
@@ -495,6 +497,7 @@ def test_a_second_server_is_refused_with_the_process_of_the_first(tmp_path: Path
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == ""
 
 
+@pytest.mark.slow
 def test_a_killed_server_holds_no_lock(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\nfrom codedfl.flower._store import ServerStore\n"

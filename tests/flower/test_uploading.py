@@ -113,6 +113,7 @@ def test_a_device_whose_policy_refuses_is_asked_once_and_never_excluded(collecti
     assert declined["device"] == "north"
     assert "policy.least_noise_variance = 1.0" in declined["reason"]
     assert not run.server.context.standing.is_excluded("north")
+    assert run.server.context.standing.of("north").late == 0, "it missed no deadline"
     assert draws(run.exchange.clients) == [0, 1, 1, 1]
 
 

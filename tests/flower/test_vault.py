@@ -200,6 +200,7 @@ print(digest_of(vault.release(key, slowly)))
 """
 
 
+@pytest.mark.slow
 def test_processes_that_race_for_a_release_draw_once(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", RACER, str(tmp_path), KEY]
     racers = [
@@ -218,6 +219,7 @@ Vault(sys.argv[1]).release(sys.argv[2], lambda: os.kill(os.getpid(), 9))
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_drawing_holds_nobody_up(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), KEY], timeout=60)
     assert killed.returncode == -9

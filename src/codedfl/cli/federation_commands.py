@@ -71,7 +71,7 @@ def init(
 ) -> None:
     """Make the folder of a federation: configuration, certificates, and a folder with its own key for each device."""
     require_flower()
-    from codedfl.flower import initialise
+    from codedfl.flower import initialise, noiseless
 
     made = _configuration(sample, target or [], device or [], config, scheme, address, set_ or [])
     initialise(folder, made, hosts=host or [], insecure=insecure)
@@ -83,6 +83,11 @@ def init(
     console.print("  2. Carry each folder devices/NAME to its device over a safe way, and put the data file into it.")
     console.print(f"  3. On the server: codedfl federation server {folder}")
     console.print("  4. On each device: codedfl federation client NAME")
+    if noiseless(made):
+        console.print(
+            f"[bold]The upload of {made.scheme} has no noise[/], whatever coding.noise_variance says, unless a device sets"
+            " privacy.noise_variance in its client.toml; --set options.noise=true adds it for all."
+        )
     if insecure:
         console.print("[bold red]Nothing is encrypted, and nobody is authenticated: use it on one machine alone.[/]")
 

@@ -22,6 +22,7 @@ from codedfl.flower._launch import (  # noqa: E402
 )
 from codedfl.flower._randomness import DeviceRandomness  # noqa: E402
 from codedfl.flower._setup import add_device, config_from_sample, initialise  # noqa: E402
+from codedfl.flower._uploads import noiseless  # noqa: E402
 
 __all__ = [
     "Client",
@@ -33,6 +34,7 @@ __all__ = [
     "config_from_sample",
     "connect",
     "initialise",
+    "noiseless",
     "overview",
     "parse_federation",
     "read_client",

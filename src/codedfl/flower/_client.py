@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from codedfl.flower._masked_device import MaskedDevice
 from codedfl.flower._packet import Packet
 from codedfl.flower._policy import (
     NoiseLevel,
+    check_batch,
     check_prescription,
     check_update,
     check_upload,
@@ -40,6 +42,8 @@ from codedfl.parallel import one_blas_thread
 from codedfl.streams import Streams
 from codedfl.training import Start, Steps, accumulate_gradients, bernoulli_steps, walking_steps
 from codedfl.typing import FloatArray
+
+log = logging.getLogger("codedfl.federation")
 
 
 @dataclass(repr=False)
@@ -123,9 +127,12 @@ class Client:
                 raise InputError(f"there is no request {shown(kind)}, only {', '.join(handlers)}.")
             asked = request.values.get("prescription")
             check_prescription(self.config.policy, self.federation, str(asked))
-            return handlers[kind](request)
+            reply = handlers[kind](request)
         except InputError as refusal:
+            log.warning("refused %s: %s", kind, refusal)
             return Packet({}, {"device": self.config.name, REFUSED: str(refusal)})
+        log.info("answered %s%s with %d bytes", kind, _of_round(request), reply.bytes)
+        return reply
 
     def introduce(self, request: Packet) -> Packet:
         """Say how many rows it has, and which item of the contract it takes."""
@@ -202,6 +209,7 @@ class Client:
         """Return the accumulated gradient of the round, (3) in the paper."""
         asked = requested_train(request, self.federation)
         check_update(self.config.policy, self.ledger)
+        check_batch(self.config.policy, asked.batch_size, len(self.rows))
         began = time.perf_counter()
         with np.errstate(over="ignore", invalid="ignore"):
             ((update,),) = accumulate_gradients([self.steps(asked)])
@@ -251,7 +259,8 @@ class Client:
                 return self._released("answer", masked.answer(phase, request), epsilon=0.0)
             arrays, noise = self.coded(request)
             hidden = masked.mask(request, arrays["features"], arrays["labels"])
-            return Packet(hidden, self._declared(noise))
+            # Its content is in the ledger as an upload; by itself, what is sent is uniformly random.
+            return self._released("masked", Packet(hidden, self._declared(noise)), epsilon=0.0)
 
         return handle
 
@@ -266,3 +275,7 @@ class Client:
             epsilon=epsilon,
         )
         return packet
+
+
+def _of_round(request: Packet) -> str:
+    return f" of round {request.values['round']!r}" if "round" in request.values else ""

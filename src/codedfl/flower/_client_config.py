@@ -47,6 +47,10 @@ class ClientPolicy(Section):
     most_coded_rows: CountOrZero = Field(100_000, description="upload no more coded samples than this")
     most_uploads: CountOrZero = Field(1, description="uploads over the lifetime of the ledger")
     most_rounds: CountOrZero = Field(10_000, description="updates over the lifetime of the ledger")
+    least_batch: CountOrZero = Field(
+        1,
+        description="compute no update on fewer rows than this (or all, if there are fewer): that of one row shows the row",
+    )
     features: tuple[Name, ...] = Field(
         (), description="raw input columns that may be used; empty for all that federation.toml names"
     )

@@ -17,6 +17,7 @@ from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
 from codedfl.flower._roster import Roster
 from codedfl.incentive import DeviceTraits, Menu, contract_for_reward, table_sensitivities
+from codedfl.privacy import noise_variance_for_mi_dp
 from codedfl.schemes import make_scheme
 
 HELLO_S = 30.0
@@ -38,6 +39,22 @@ def offered_menu(config: FederationConfig) -> Menu | None:
 def menu_values(menu: Menu | None) -> dict[str, list[float]]:
     """Return a menu as the values of a message."""
     return {} if menu is None else {"epsilon": menu.epsilon.tolist(), "reward": menu.reward.tolist()}
+
+
+def require_bought(config: FederationConfig, item: int, noise_variance: float) -> None:
+    """Refuse an upload with more noise than the item that its device picked allows.
+
+    Raises:
+        BadMessage: naming both.
+    """
+    menu = offered_menu(config)
+    if menu is None or item < 0:
+        return
+    bought = noise_variance_for_mi_dp(float(menu.epsilon[item]), config.coding.coded_samples)
+    if noise_variance > bought * (1 + 1e-9):
+        raise BadMessage(
+            f"noise_variance = {noise_variance:g}, expected {bought:g} or less, as the contract item {item} says."
+        )
 
 
 def wants_smoothness(config: FederationConfig) -> bool:

@@ -35,6 +35,9 @@ READY_S = 60.0
 STOP_S = 10.0
 """How long it may take to stop before it is killed."""
 
+EVERYWHERE = "0.0.0.0"
+"""All addresses of this machine."""
+
 SUPERLINK = Path(__file__).with_name("superlink.py")
 
 APP = """\
@@ -97,9 +100,12 @@ class SuperLink:
         if host == "localhost":
             return "127.0.0.1"
         try:
-            return host if ipaddress.ip_address(host).is_loopback else "0.0.0.0"
+            address = ipaddress.ip_address(host)
         except ValueError:
-            return "0.0.0.0"
+            return EVERYWHERE
+        if address.is_loopback:
+            return host
+        return "::" if address.version == 6 else EVERYWHERE
 
     def start(self) -> None:
         """Start it, and wait until it answers.
@@ -161,11 +167,13 @@ class SuperLink:
     @property
     def _host(self) -> str:
         """The address at which this machine reaches it."""
-        return "127.0.0.1" if self._bind == "0.0.0.0" else self._bind
+        if self._bind in (EVERYWHERE, "::"):
+            return "127.0.0.1"
+        return f"[{self._bind}]" if ":" in self._bind else self._bind
 
     def _answers(self) -> bool:
         try:
-            socket.create_connection((self._host, self._port), timeout=1.0).close()
+            socket.create_connection((self._host.strip("[]"), self._port), timeout=1.0).close()
         except OSError:
             return False
         return True

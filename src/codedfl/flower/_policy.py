@@ -179,6 +179,20 @@ def check_update(policy: ClientPolicy, ledger: ReleaseLedger) -> None:
         )
 
 
+def check_batch(policy: ClientPolicy, batch_size: int, samples: int) -> None:
+    """Refuse an update on so few rows that it shows what single ones are like.
+
+    Raises:
+        InputError: naming the rule, the value and what to do.
+    """
+    least = min(policy.least_batch, samples)
+    if batch_size < least:
+        raise InputError(
+            f"batch_size = {batch_size} is below policy.least_batch = {policy.least_batch} of client.toml: give the round more"
+            " time by training.deadline_s, or lower the limit."
+        )
+
+
 def epsilon_of_upload(
     federation: FederationConfig, noise: NoiseLevel, *, samples: int, delta: float = 1e-5
 ) -> float | None:

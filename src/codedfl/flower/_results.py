@@ -12,6 +12,8 @@ from codedfl.experiment import Predictor
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet import write_trace
 from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._joining import offered_menu
+from codedfl.incentive import Menu
 
 if TYPE_CHECKING:
     from codedfl.flower._rounds import Rounds
@@ -64,7 +66,7 @@ def metric_of(config: FederationConfig) -> str:
 def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
     """Return what there is to tell about a run."""
     arrived = rounds.arrivals.arrays()["arrived"].sum(axis=0)
-    code = rounds.prepared.setting.code
+    code, menu = rounds.prepared.setting.code, offered_menu(config)
     devices = [
         {
             "device": name,
@@ -72,6 +74,7 @@ def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
             "arrivals": int(arrived[i]),
             "uploaded": bool(rounds.prepared.uploaded) and bool(code.uploading[i]),
             "noise_variance": float(code.noise_variance[i]),
+            **_paid(menu, rounds.roster.items[i], uploaded=bool(code.uploading[i])),
             **{key: value for key, value in rounds.standing.to_dict().get(name, {}).items() if key != "accepted"},
         }
         for i, name in enumerate(rounds.roster.names)
@@ -86,3 +89,12 @@ def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
         "mean_arrivals": float(arrived.sum()) / max(rounds.arrivals.rounds, 1),
         "devices": devices,
     }
+
+
+def _paid(menu: Menu | None, item: int, *, uploaded: bool) -> dict[str, float]:
+    """Return what a device is owed by the contract: the reward of the item that it picked, if it uploaded."""
+    if menu is None:
+        return {}
+    if item < 0 or not uploaded:
+        return {"reward": 0.0}
+    return {"reward": float(menu.reward[item]), "epsilon_bits": float(menu.epsilon[item])}

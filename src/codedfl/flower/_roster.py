@@ -26,6 +26,7 @@ class Roster:
         samples: ``l_i`` of each.
         smoothness: the largest eigenvalue of each device's Hessian, if asked for.
         uploads: whether each is to upload; one that declined the contract is not.
+        items: the item of the contract that each picked, from 0; -1 for none.
         seed: the server's own randomness, which devices never see.
         prescription: fingerprint of what was agreed on.
     """
@@ -34,6 +35,7 @@ class Roster:
     samples: tuple[int, ...]
     smoothness: tuple[float, ...]
     uploads: tuple[bool, ...]
+    items: tuple[int, ...]
     seed: int
     prescription: str
 
@@ -46,6 +48,7 @@ class Roster:
             tuple(hellos[name].samples for name in names),
             tuple(hellos[name].smoothness or 0.0 for name in names),
             tuple(hellos[name].joins for name in names),
+            tuple(-1 if (choice := hellos[name].choice) is None else choice for name in names),
             seed,
             prescription,
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from codedfl.flower._checks import BadMessage, checked_upload
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Reply
-from codedfl.flower._joining import menu_values, offered_menu
+from codedfl.flower._joining import menu_values, offered_menu, require_bought
 from codedfl.flower._packet import Packet
 from codedfl.flower._roster import Roster
 from codedfl.flower._uploads import UploadTask
@@ -61,7 +61,8 @@ class Uploading(ServerPart):
                 self.sleep(0.5)
         held = tuple(name for name in self.roster.names if self.store.has_upload(name))
         for name in self._missing():
-            self.standing.late(name)
+            if name not in declined:
+                self.standing.late(name)
             self.journal.note("no upload", device=name)
         return held
 
@@ -85,6 +86,7 @@ class Uploading(ServerPart):
                 samples=self.roster.samples[self.roster.index(reply.device)],
                 rank=self.task.rank,
             )
+            require_bought(self.config, self.roster.items[self.roster.index(reply.device)], upload.noise_variance)
         except BadMessage as bad:
             self.context.refuse(reply, "upload", bad)
             return

@@ -77,6 +77,12 @@ class UploadTask:
         return public_test_matrix(dimension, self.rank, Streams(self.seed))
 
 
+def noiseless(config: FederationConfig) -> bool:
+    """Return whether the scheme of a federation uploads without noise, unless a device decides otherwise."""
+    upload = make_scheme(config.scheme, config.options).upload
+    return upload is not None and not upload.noise
+
+
 def make_upload(
     task: UploadTask, rows: Rows, noise_variance: float, label_noise_variance: float, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
