@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from codedfl.flower import _coordinator
-from tests.flower.support import digits_config, make_federation, open_clients
+from codedfl.flower._rounds import Rounds
+from tests.flower.support import Clock, digits_config, make_federation, open_clients
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +33,12 @@ def digits_with_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let servers neither wait between attempts nor draw pictures, and return for how long they would have waited."""
     monkeypatch.setattr("codedfl.flower._results.picture", lambda *_: b"")
-    slept: list[float] = []
-    for name in ("Joining", "Uploading", "MaskedUploading", "Rounds"):
-        monkeypatch.setattr(_coordinator, name, partial(getattr(_coordinator, name), sleep=slept.append))
-    return slept
+    clock = Clock()
+    for name in ("Joining", "Uploading", "MaskedUploading"):
+        part = partial(getattr(_coordinator, name), clock=clock, sleep=clock.sleep)
+        monkeypatch.setattr(_coordinator, name, part)
+    monkeypatch.setattr(_coordinator, "Rounds", partial(Rounds, sleep=clock.sleep))
+    return clock.naps
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -42,6 +42,7 @@ def probability(arrivals: NetworkArrivals, round: int) -> npt.NDArray[Any]:
     return estimate
 
 
+@settings(deadline=None)
 @given(histories())
 def test_estimates_count_the_rounds_before(history: list[list[Outcome]]) -> None:
     arrivals = recorded(history)
@@ -51,6 +52,7 @@ def test_estimates_count_the_rounds_before(history: list[list[Outcome]]) -> None
     assert arrivals.probability.tolist() == [by_hand(history, i) for i in devices]
 
 
+@settings(deadline=None)
 @given(histories(), st.data())
 def test_an_estimate_does_not_depend_on_who_arrives_in_its_own_round_or_later(
     history: list[list[Outcome]], data: st.DataObject
@@ -62,6 +64,7 @@ def test_an_estimate_does_not_depend_on_who_arrives_in_its_own_round_or_later(
     np.testing.assert_array_equal(probability(recorded(history), k), probability(recorded(other), k))
 
 
+@settings(deadline=None)
 @given(histories())
 def test_a_checkpoint_brings_everything_back(history: list[list[Outcome]]) -> None:
     arrivals = recorded(history)
@@ -77,6 +80,7 @@ def test_a_checkpoint_brings_everything_back(history: list[list[Outcome]]) -> No
     np.testing.assert_array_equal(resumed.record({0: 4}, {}).probability, arrivals.record({0: 4}, {}).probability)
 
 
+@settings(deadline=None)
 @given(histories())
 def test_the_trace_replays_every_round_with_its_estimates(history: list[list[Outcome]]) -> None:
     arrivals = recorded(history)

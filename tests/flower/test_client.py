@@ -24,7 +24,7 @@ from tests.flower.support import Killed, SeededRandomness, change_client, copy_f
 ROUNDOFF = 2.0**-24
 """Of float32: the largest relative error of one operation."""
 
-KINDS: tuple[Any, ...] = ("hello", "coded", "train", "keys", "shares", "masked", "unmask", "evaluate", "")
+KINDS: tuple[Any, ...] = ("hello", "coded", "train", "keys", "shares", "masked", "agree", "unmask", "evaluate", "")
 
 
 def opened(folder: Path, config: FederationConfig, device: str = "north") -> Client:

@@ -128,7 +128,7 @@ def test_noise_that_devices_choose_and_devices_that_do_not_upload_are_the_simula
 
 def test_a_federation_of_those_who_joined_is_that_of_the_simulator(made: Callable[..., Path]) -> None:
     """Weights are those of three devices; the fourth is away from the start."""
-    given = config("scfl", least_devices=3, join_s=0.2)
+    given = config("scfl", least_devices=3)
     folder = made(given)
     clients = open_clients(folder, "coding")
     exchange = InProcess(clients)
@@ -325,7 +325,7 @@ def test_a_federation_that_was_changed_is_refused(made: Callable[..., Path]) -> 
 
 def test_once_training_has_begun_nobody_joins_the_uploads(made: Callable[..., Path]) -> None:
     """Coded data that came later would change what the rounds before stand for."""
-    given = config("scfl", rounds=3, upload_s=0.2)
+    given = config("scfl", rounds=3)
     folder = made(given)
     clients = seeded(folder, given)
 

@@ -36,13 +36,12 @@ from tests.flower.support import (
 
 pytestmark = pytest.mark.usefixtures("naps", "seeded_server")
 
-PHASES: tuple[Kind, ...] = ("keys", "shares", "masked", "unmask")
+PHASES: tuple[Kind, ...] = ("keys", "shares", "masked", "agree", "unmask")
 
 
 def config(**training: Any) -> FederationConfig:
-    """A federation that waits a fifth of a second in every phase."""
     coding = {"sums_only": True, "coded_samples": 30}
-    return digits_config(scheme="scfl", coding=coding, training={"rounds": 2, "upload_s": 0.8, **training})
+    return digits_config(scheme="scfl", coding=coding, training={"rounds": 2, **training})
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_a_device_may_drop_out_in_every_phase(folder: Path, phase: Kind) -> None
     exchange = InProcess(clients)
     leaving(exchange, phase, "east")
     rounds = coordinator(folder, exchange).run()
-    survivors = NAMES if phase == "unmask" else ("north", "south", "west")
+    survivors = NAMES if phase in ("agree", "unmask") else ("north", "south", "west")
     assert uploading(rounds) == survivors
     assert_is_the_sum(folder, clients, survivors)
     assert rounds.state.round == 2
@@ -139,6 +138,37 @@ def test_too_few_devices_end_the_upload_which_can_be_resumed(folder: Path, phase
     assert uploading(rounds) == NAMES
     assert_is_the_sum(folder, clients, NAMES)
     assert draws(clients) == [1, 1, 1, 1]
+
+
+def test_a_device_that_missed_the_agreement_helps_to_unmask(folder: Path) -> None:
+    """East is away while others agree, west while others unmask: three of four are enough each time."""
+    clients = open_clients(folder, "coding")
+    exchange = InProcess(clients)
+
+    def tamper(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet | None:  # noqa: ARG001
+        return None if (device, kind) in (("east", "agree"), ("west", "unmask")) else reply
+
+    exchange.tamper = tamper
+    rounds = coordinator(folder, exchange).run()
+    assert uploading(rounds) == NAMES
+    assert_is_the_sum(folder, clients, NAMES)
+    answered = {(event["phase"], event["device"]) for event in events(folder, "phase")}
+    assert answered & {("agree", "east"), ("unmask", "west")} == set()
+    assert {("agree", "west"), ("unmask", "east")} <= answered
+
+
+def test_without_keys_signatures_are_empty(digits: Path, tmp_path: Path) -> None:
+    folder = copy_federation(digits, tmp_path / "federation", config())
+    clients = open_clients(folder, "coding")
+    signatures: list[Any] = []
+
+    def watch(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet:  # noqa: ARG001
+        if kind == "agree":
+            signatures.append(reply.values["signature"])
+        return reply
+
+    assert uploading(run(folder, clients, watch)) == NAMES
+    assert signatures == [b""] * 4
 
 
 def test_a_device_whose_policy_refuses_takes_part_without_coded_data(folder: Path) -> None:
@@ -184,6 +214,25 @@ def test_a_device_that_answers_wrongly_is_left_out(folder: Path, phase: Kind, fa
     assert_is_the_sum(folder, clients, ("north", "south", "west"))
     assert rounds.standing.excluded == ("east",)
     assert [event["what"] for event in events(folder, "refused")] == [phase] * 3
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+def test_a_survivor_that_signs_wrongly_stays_in_the_sum(folder: Path, fault: str) -> None:
+    """The survivors are fixed by then. Its signature is not shown to anybody, and it is excluded from the rounds."""
+    clients = open_clients(folder, "coding")
+    shown: list[set[str]] = []
+
+    def tamper(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet:
+        if kind == "unmask":
+            shown.append({name for name in request.values if name.startswith("signature.")})
+        return SPOILT[fault](reply) if (device, kind) == ("east", "agree") else reply
+
+    rounds = run(folder, clients, tamper)
+    assert uploading(rounds) == NAMES
+    assert_is_the_sum(folder, clients, NAMES)
+    assert rounds.standing.excluded == ("east",)
+    assert [event["what"] for event in events(folder, "refused")] == ["agree"] * 3
+    assert shown == [{"signature.north", "signature.south", "signature.west"}] * 4
 
 
 # What the server sees --------------------------------------------------------------------------------------------------
@@ -234,7 +283,7 @@ def test_masked_uploads_look_like_random_numbers(folder: Path) -> None:
         assert np.abs(bits.mean(axis=0) - 0.5).max() < 5 * 0.5 / np.sqrt(len(bits))
 
 
-@pytest.mark.parametrize("kind", ["coded", "masked", "unmask", "shares"])
+@pytest.mark.parametrize("kind", ["coded", "masked", "agree", "unmask", "shares"])
 def test_a_server_that_skips_phases_gets_nothing(folder: Path, kind: Kind) -> None:
     client = open_clients(folder, "coding")["north"]
     values: dict[str, Any] = {"prescription": config().prescription(), "survivors": list(NAMES)}
@@ -245,19 +294,57 @@ def test_a_server_that_skips_phases_gets_nothing(folder: Path, kind: Kind) -> No
 
 def test_a_server_that_names_other_survivors_later_gets_nothing(folder: Path) -> None:
     clients = open_clients(folder, "coding")
-    run(folder, clients)
-    asking = {"prescription": config().prescription()}
-    for survivors in (["north", "east", "south"], ["north"], [], "everybody", 7):
-        answer = clients["north"].answer("unmask", Packet({}, {**asking, "survivors": cast(Any, survivors)}))
-        assert REFUSED in answer.values
-    again = clients["north"].answer("unmask", Packet({}, {**asking, "survivors": list(NAMES)}))
-    assert REFUSED not in again.values, "the same question gets the same answer"
+    requests: dict[Kind, Packet] = {}
+    replies: dict[Kind, Packet] = {}
+
+    def watch(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet:
+        if device == "north":
+            requests[kind], replies[kind] = request, reply
+        return reply
+
+    run(folder, clients, watch)
+    for kind in ("agree", "unmask"):
+        asked = requests[kind]
+        for survivors in (["north", "east", "south"], ["north"], [], [*NAMES, 7], "everybody", 7):
+            lie = Packet({}, {**asked.values, "survivors": cast(Any, survivors)})
+            assert REFUSED in clients["north"].answer(kind, lie).values
+        again = open_clients(folder, "coding")["north"].answer(kind, asked)
+        assert again.values == replies[kind].values, "the same question gets the same answer"
+
+
+def test_a_server_that_shows_too_few_or_wrong_signatures_gets_nothing(folder: Path) -> None:
+    clients = open_clients(folder, "coding")
+    asked: list[Packet] = []
+
+    def watch(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet:
+        if (device, kind) == ("north", "unmask"):
+            asked.append(request)
+        return reply
+
+    run(folder, clients, watch)
+    values = asked[0].values
+    signatures = [name for name in values if name.startswith("signature.")]
+    assert len(signatures) == 4
+    east: Any = values["signature.east"]
+    spoilt: list[dict[str, Any]] = [
+        {name: value for name, value in values.items() if name not in signatures},
+        {name: value for name, value in values.items() if name not in ("signature.east", "signature.west")},
+        {**values, "signature.east": values["signature.west"]},
+        {**values, "signature.east": bytes(len(east))},
+        {**values, "signature.east": b""},
+        {**values, "signature.mallory": east},
+        {**values, "signature.east": "text", "signature.west": 7},
+    ]
+    for wrong in spoilt:
+        answer = clients["north"].answer("unmask", Packet({}, wrong))
+        assert "signature" in str(answer.values.get(REFUSED))
+    assert REFUSED not in clients["north"].answer("unmask", Packet({}, values)).values
 
 
 # Killed and resumed ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [*range(3, 21, 2), 20])
+@pytest.mark.parametrize("count", [*range(3, 25, 2), 24])
 def test_a_server_killed_in_any_phase_ends_with_the_same_sum(folder: Path, count: int) -> None:
     """Greetings are messages 0 to 3, then four of each phase. The devices are started again as well."""
     processes = [open_clients(folder, "coding")]
@@ -272,19 +359,20 @@ def test_a_server_killed_in_any_phase_ends_with_the_same_sum(folder: Path, count
     assert all(len(client.ledger.uploads()) == 1 for client in processes[1].values())
 
 
-@pytest.mark.parametrize("gone", NAMES)
-def test_a_survivor_may_be_gone_for_good_when_the_server_is_back(folder: Path, gone: str) -> None:
+@pytest.mark.parametrize("gone", ["north", "west"])
+@pytest.mark.parametrize("after", [0, 3, 4])
+def test_a_survivor_may_be_gone_for_good_when_the_server_is_back(folder: Path, gone: str, after: int) -> None:
     """Devices answer for one set of survivors alone, so nobody can be taken out of it any more."""
     clients = open_clients(folder, "coding")
     with pytest.raises(Killed):
-        run(folder, clients, kill_at(4 + 3 * 4))
+        run(folder, clients, kill_at(4 + 3 * 4 + after))
     exchange = InProcess(clients)
     exchange.away = {gone}
     rounds = coordinator(folder, exchange).run()
     assert uploading(rounds) == NAMES
     assert_is_the_sum(folder, clients, NAMES)
     assert rounds.prepared.setting.code.noise_variance.tolist() == [0.01] * 4
-    assert {kind for _, kind in exchange.asked} == {"unmask", "train"}
+    assert {kind for _, kind in exchange.asked} == ({"unmask", "train"} if after == 4 else {"agree", "unmask", "train"})
 
 
 @pytest.mark.parametrize(
@@ -292,9 +380,11 @@ def test_a_survivor_may_be_gone_for_good_when_the_server_is_back(folder: Path, g
     [
         ("keys", "shares"),
         ("keys", "masked"),
+        ("keys", "agree"),
         ("keys", "unmask"),
         ("shares", "masked"),
         ("shares", "unmask"),
+        ("masked", "agree"),
         ("masked", "unmask"),
         ("masked", "train"),
     ],
@@ -319,10 +409,28 @@ def test_a_device_that_missed_a_phase_is_no_offender_after_a_restart(
     assert rounds.arrivals.arrays()["arrived"].all()
 
 
+def test_a_survivor_that_missed_the_agreement_is_no_offender_after_a_restart(folder: Path) -> None:
+    clients = open_clients(folder, "coding")
+
+    def tamper(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet | None:  # noqa: ARG001
+        if (device, kind) == ("west", "unmask"):
+            raise Killed
+        return None if (device, kind) == ("east", "agree") else reply
+
+    with pytest.raises(Killed):
+        run(folder, clients, tamper)
+    exchange = InProcess(open_clients(folder, "coding"))
+    rounds = coordinator(folder, exchange).run()
+    assert uploading(rounds) == NAMES
+    assert_is_the_sum(folder, clients, NAMES)
+    assert events(folder, "refused") == []
+    assert {kind for _, kind in exchange.asked} == {"unmask", "train"}, "enough signatures are on disk"
+
+
 def test_once_summed_nobody_is_asked_again(folder: Path) -> None:
     clients = open_clients(folder, "coding")
     with pytest.raises(Killed):
-        run(folder, clients, kill_at(4 + 4 * 4 + 1))
+        run(folder, clients, kill_at(4 + 5 * 4 + 1))
     exchange = InProcess(clients)
     coordinator(folder, exchange).run()
     assert {kind for _, kind in exchange.asked} == {"train"}

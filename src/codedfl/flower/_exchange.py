@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 
 from codedfl.flower._packet import Packet
 
-Kind = Literal["hello", "coded", "train", "keys", "shares", "masked", "unmask"]
-"""What is asked: to introduce itself, to upload, to train, and the four phases of a masked upload."""
+Kind = Literal["hello", "coded", "train", "keys", "shares", "masked", "agree", "unmask"]
+"""What is asked: to introduce itself, to upload, to train, and the five phases of a masked upload."""
 
 REFUSED = "refused"
 """Value of a reply in which a device says why it does not do what was asked."""

@@ -66,6 +66,8 @@ class GridExchange:
         for reply in self._replies(pending, time.monotonic(), NAME_S, one_at_a_time=False):
             name = reply.packet.values.get("device") if reply.packet else None
             self._names[int(reply.device)] = name if isinstance(name, str) else ""
+        for node in nodes:
+            self._names.setdefault(node.node_id, "")  # whoever does not answer is not asked again
 
     def online(self) -> frozenset[str]:
         """Return the names of the devices that are connected now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,7 +96,7 @@ class Joining(ServerPart):
         hellos: dict[str, Hello] = {}
         later: dict[str, float] = {}
         began = self.clock()
-        while len(hellos) < len(config.devices) and self.clock() - began < training.join_s:
+        while self._open(hellos) and self.clock() - began < training.join_s:
             online = self.exchange.online()
             missing = [
                 name
@@ -117,7 +117,7 @@ class Joining(ServerPart):
                     hellos[reply.device] = hello
                     self.journal.note("joined", device=reply.device, samples=hello.samples, uploads=hello.joins)
                     self.journal.status(phase="joining", joined=len(hellos), devices=len(config.devices))
-            if len(hellos) < len(config.devices):
+            if self._open(hellos):
                 self.sleep(0.5)
         least = training.least_devices or len(config.devices)
         if len(hellos) < least:
@@ -127,6 +127,10 @@ class Joining(ServerPart):
                 f" are needed: start {absent}, raise training.join_s, or set training.least_devices; then resume."
             )
         return Roster.of(hellos, config.devices, secrets.randbits(62), config.prescription())
+
+    def _open(self, hellos: Mapping[str, Hello]) -> bool:
+        """Return whether anybody who may still join has not."""
+        return any(name not in hellos and not self.standing.is_excluded(name) for name in self.config.devices)
 
     def _checked(self, reply: Reply, items: int) -> Hello | None:
         if reply.packet is None:

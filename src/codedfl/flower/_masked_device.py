@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from codedfl.errors import InputError
 from codedfl.files import Arrays
@@ -43,7 +44,7 @@ def masking_terms(federation: FederationConfig, roster: Mapping[str, bytes] | No
 
 @dataclass(frozen=True)
 class MaskedDevice:
-    """Keys, shares, masked upload and unmasking; every state is in the vault before its reply leaves the device.
+    """Keys, shares, masked upload, agreement and unmasking; every state is in the vault before its reply leaves the device.
 
     Args:
         masker: the protocol.
@@ -53,7 +54,7 @@ class MaskedDevice:
     masker: Masker
     vault: Vault
 
-    phases = ("keys", "shares", "masked", "unmask")
+    phases = ("keys", "shares", "masked", "agree", "unmask")
 
     @classmethod
     def open(cls, folder: Path, config: ClientConfig, federation: FederationConfig, vault: Vault) -> MaskedDevice:
@@ -77,25 +78,21 @@ class MaskedDevice:
         return state
 
     def answer(self, phase: str, request: Packet) -> Packet:
-        """Answer a phase whose reply is bytes: ``keys``, ``shares`` or ``unmask``."""
+        """Answer a phase whose reply is bytes: ``keys``, ``shares``, ``agree`` or ``unmask``."""
         state = self._state()
         if phase == "keys":
             content = {"published": state.published}
         elif phase == "shares":
-            state, content = self.masker.share(state, _by_name(request, "key."))
+            state, shares = self.masker.share(state, _by_name(request, "key."))
+            content = _named("share.", shares)
+        elif phase == "agree":
+            state, signature = self.masker.agree(state, _survivors(request))
+            content = {"signature": signature}
         else:
-            survivors = request.values.get("survivors")
-            state, content = self.masker.unmask(state, survivors if isinstance(survivors, list) else [])  # type: ignore[arg-type]
+            state, shares = self.masker.unmask(state, _survivors(request), _by_name(request, "signature."))
+            content = _named("share.", shares)
         self._keep(state)
-        prefix = "" if phase == "keys" else "share."
-        return Packet(
-            {},
-            {
-                "device": self.masker.device,
-                "phase": phase,
-                **{f"{prefix}{name}": value for name, value in content.items()},
-            },
-        )
+        return Packet({}, {"device": self.masker.device, "phase": phase, **content})
 
     def mask(self, request: Packet, features: FloatArray, labels: FloatArray) -> Arrays:
         """Return the masked upload, the same bytes every time."""
@@ -104,6 +101,15 @@ class MaskedDevice:
         )
         self._keep(state)
         return {"features": masked_features, "labels": masked_labels}
+
+
+def _survivors(request: Packet) -> list[str]:
+    """Return whom a request names as survivors, unchecked: the protocol refuses what is no list of names."""
+    return cast(list[str], request.values.get("survivors", []))
+
+
+def _named(prefix: str, content: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {f"{prefix}{name}": value for name, value in content.items()}
 
 
 def _by_name(request: Packet, prefix: str) -> dict[str, bytes]:

@@ -31,19 +31,21 @@ LARGEST_ANSWER = 4096
 
 @dataclass
 class MaskedUploading(ServerPart):
-    """Collects a masked upload in four phases, each of which may lose devices; what is left at the end is their sum.
+    """Collects a masked upload in five phases, each of which may lose devices; what is left at the end is their sum.
 
     Args:
         context: the server.
         roster: the devices.
         task: what each uploads.
         keys: public keys of the devices; None without authentication.
+        clock: seconds, for tests.
         sleep: waits between attempts, for tests.
     """
 
     roster: Roster
     task: UploadTask
     keys: dict[str, bytes] | None
+    clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     noise: dict[str, tuple[float, float]] = field(init=False, default_factory=dict)
 
@@ -85,7 +87,13 @@ class MaskedUploading(ServerPart):
         survivors = self.sum.close_uploads()
         self._save()
         names: list[str] = list(survivors)
-        self._phase("unmask", survivors, lambda _: {"survivors": names}, self._take_answer)
+        if not self.sum.agreed:
+            self._phase("agree", survivors, lambda _: {"survivors": names}, self._take_signature)
+        signatures = self.sum.close_agreement()
+        self._save()
+        agreed: dict[str, Value] = {f"signature.{name}": signature for name, signature in signatures.items()}
+        # Whoever missed the agreement may answer now: the survivors are the same, and enough have signed.
+        self._phase("unmask", survivors, lambda _: {"survivors": names, **agreed}, self._take_answer)
         features, labels = self.sum.total()
         noise = self._noise(survivors)
         upload = ReceivedUpload(
@@ -137,10 +145,10 @@ class MaskedUploading(ServerPart):
         values_for: Callable[[str], dict[str, Value]],
         take: Callable[[Reply], None],
     ) -> None:
-        """Ask devices until all have answered, or a quarter of the time for uploads is over."""
+        """Ask devices until all have answered, or a fifth of the time for uploads is over."""
         common = {"federation": self.config.name, "prescription": self.config.prescription()}
-        began, left = time.monotonic(), set(names)
-        while left and (within_s := self.config.training.upload_s / 4 - (time.monotonic() - began)) > 0:
+        began, left = self.clock(), set(names)
+        while left and (within_s := self.config.training.upload_s / 5 - (self.clock() - began)) > 0:
             ready = left & self.exchange.online()
             requests = {name: Packet({}, common | values_for(name)) for name in ready}
             for reply in self.exchange.ask(kind, requests, within_s) if requests else ():
@@ -170,6 +178,19 @@ class MaskedUploading(ServerPart):
 
     def _take_shares(self, reply: Reply) -> None:
         self.sum.add_shares(reply.device, self._by_name(reply, "shares"))
+
+    def _take_signature(self, reply: Reply) -> None:
+        assert reply.packet is not None
+        # Without authentication there is no roster, and a signature is empty.
+        answer = checked_answer(
+            reply.packet,
+            device=reply.device,
+            phase="agree",
+            names=["signature"],
+            most_bytes=LARGEST_ANSWER,
+            least_bytes=0,
+        )
+        self.sum.add_agreement(reply.device, answer.content["signature"])
 
     def _take_answer(self, reply: Reply) -> None:
         self.sum.add_answer(reply.device, self._by_name(reply, "unmask"))

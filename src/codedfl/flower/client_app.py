@@ -12,7 +12,7 @@ from codedfl.flower._exchange import REFUSED, Kind
 from codedfl.flower._packet import Packet
 from codedfl.flower._wire import from_records, to_records
 
-QUERIES = ("hello", "coded", "keys", "shares", "masked", "unmask")
+QUERIES = ("hello", "coded", "keys", "shares", "masked", "agree", "unmask")
 
 
 def client_app(client: Client) -> ClientApp:

@@ -16,7 +16,7 @@ from codedfl.flower.masking._state import DeviceState
 from codedfl.flower.masking._terms import MaskingTerms
 from codedfl.typing import FloatArray
 
-PHASES = ("announce", "share", "upload", "answer")
+PHASES = ("announce", "share", "upload", "agree", "answer")
 
 Upload = tuple[FloatArray, FloatArray]
 
@@ -109,9 +109,17 @@ class Play:
                     self.server.add(name, *self.masked[name])
         return self.server.close_uploads()
 
-    def answer(self, missing: Collection[str] = ()) -> None:
+    def agree(self, missing: Collection[str] = ()) -> dict[str, bytes]:
         survivors = self.server.close_uploads()
         for name in survivors:
             if name not in missing:
-                self.states[name], shares = self.maskers[name].unmask(self.states[name], survivors)
+                self.states[name], signature = self.maskers[name].agree(self.states[name], survivors)
+                self.server.add_agreement(name, signature)
+        return self.server.close_agreement()
+
+    def answer(self, missing: Collection[str] = ()) -> None:
+        survivors, signatures = self.server.close_uploads(), self.server.close_agreement()
+        for name in survivors:
+            if name not in missing:
+                self.states[name], shares = self.maskers[name].unmask(self.states[name], survivors, signatures)
                 self.server.add_answer(name, shares)

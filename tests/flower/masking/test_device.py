@@ -92,10 +92,13 @@ def test_a_restart_between_any_two_phases_changes_no_reply() -> None:
         state, masked = masker.mask(start, shares, *data)
         assert state == everything.states[name]
         assert [part.tobytes() for part in masked] == [part.tobytes() for part in everything.masked[name]]
+    signatures = everything.agree()
+    survivors = list(everything.server.close_uploads())
+    assert masker.agree(restored(), survivors) == (everything.states[name], signatures[name])
     before = restored()
     everything.answer()
     for start in (before, restored()):
-        state, answer = masker.unmask(start, list(everything.server.close_uploads()))
+        state, answer = masker.unmask(start, survivors, signatures)
         assert state == everything.states[name]
         assert answer == everything.server._answers[name]
 
@@ -277,7 +280,7 @@ def test_rows_of_features_and_labels_must_match() -> None:
         )
 
 
-# Phase 4: unmask
+# Phases 4 and 5: agree and unmask
 
 
 @pytest.mark.parametrize(
@@ -292,11 +295,14 @@ def test_rows_of_features_and_labels_must_match() -> None:
         ([0, 1], "must be a list of device names"),
     ],
 )
-def test_a_bad_question_for_shares_is_refused(survivors: Any, message: str) -> None:
+def test_bad_survivors_are_refused(survivors: Any, message: str) -> None:
     everything = shared_play()
     everything.upload()
+    masker, state = everything.maskers[FIVE[0]], everything.states[FIVE[0]]
     with pytest.raises(InputError, match=message):
-        everything.maskers[FIVE[0]].unmask(everything.states[FIVE[0]], survivors)
+        masker.agree(state, survivors)
+    with pytest.raises(InputError, match=message):
+        masker.unmask(state, survivors, {})
 
 
 def test_both_kinds_of_shares_are_never_given_for_one_device() -> None:
@@ -306,14 +312,16 @@ def test_both_kinds_of_shares_are_never_given_for_one_device() -> None:
     masker, state = everything.maskers[FIVE[0]], everything.states[FIVE[0]]
     for dropped in FIVE[1:]:
         survivors = tuple(name for name in FIVE if name != dropped)
-        answered, answer = masker.unmask(state, survivors)
+        answered, answer = masker.unmask(state, survivors, {})
         for name, pair in state.received.items():
             assert answer[name] == (pair[:16] if name == dropped else pair[16:])
-        assert masker.unmask(answered, survivors[::-1]) == (answered, answer)
+        assert masker.unmask(answered, survivors[::-1], {}) == (answered, answer)
         others = [tuple(name for name in FIVE if name != left_out) for left_out in FIVE if left_out != dropped]
         for other in (FIVE, *others):
             with pytest.raises(InputError, match="never answers for another set"):
-                masker.unmask(answered, other)
+                masker.unmask(answered, other, {})
+            with pytest.raises(InputError, match="never answers for another set"):
+                masker.agree(answered, other)
 
 
 def test_phases_come_in_order() -> None:
@@ -323,7 +331,9 @@ def test_phases_come_in_order() -> None:
     with pytest.raises(InputError, match="has not shared its own secrets yet"):
         masker.mask(state, {}, *everything.data[FIVE[0]])
     with pytest.raises(InputError, match="has not uploaded anything yet"):
-        masker.unmask(state, FIVE)
+        masker.agree(state, FIVE)
+    with pytest.raises(InputError, match="has not uploaded anything yet"):
+        masker.unmask(state, FIVE, {})
 
 
 def test_the_state_of_another_device_or_federation_is_refused() -> None:
@@ -349,6 +359,8 @@ ANYTHING = st.recursive(
 )
 MESSAGES = ANYTHING | st.dictionaries(st.sampled_from(FIVE), st.binary(max_size=210), min_size=4)
 STAGES: list[DeviceState] = []
+SIGNED: list[DeviceState] = []
+KEYS = identity_keys(FIVE)
 
 
 def stages() -> list[DeviceState]:
@@ -372,4 +384,19 @@ def test_malformed_requests_raise_only_input_errors(message: Any, array: Any, st
     with pytest.raises(InputError):
         masker.mask(state, message, array, array)
     with pytest.raises(InputError):
-        masker.unmask(state, message)
+        masker.agree(state, message)
+    with pytest.raises(InputError):
+        masker.unmask(state, message, {})
+
+
+@settings(deadline=None, max_examples=60)
+@given(message=MESSAGES)
+def test_malformed_signatures_raise_only_input_errors(message: Any) -> None:
+    private, public = KEYS
+    terms = MaskingTerms("ward", FIVE, roster=public)
+    if not SIGNED:
+        everything = Play(terms, make_uploads(FIVE), private)
+        everything.run(until="agree")
+        SIGNED.append(everything.states[FIVE[0]])
+    with pytest.raises(InputError):
+        Masker(terms, FIVE[0], private[FIVE[0]]).unmask(SIGNED[0], FIVE, message)

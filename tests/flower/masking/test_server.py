@@ -48,7 +48,7 @@ def test_any_device_may_drop_out_in_any_phase(phase: str, dropped: str) -> None:
     play = Play(TERMS, make_uploads(FIVE))
     play.run(missing={phase: [dropped]})
     survivors = play.server.close_uploads()
-    assert survivors == (FIVE if phase == "answer" else tuple(name for name in FIVE if name != dropped))
+    assert survivors == (FIVE if phase in ("agree", "answer") else tuple(name for name in FIVE if name != dropped))
     assert_sum_over(play, survivors)
 
 
@@ -80,6 +80,7 @@ def test_a_device_that_arrives_in_time_after_all_is_enough() -> None:
     with pytest.raises(InputError, match="masked uploads: 3 of 5 devices are too few"):
         play.upload(FIVE[3:])
     play.upload(FIVE[:3])
+    play.agree()
     play.answer(FIVE[4:])
     assert_sum_over(play, FIVE)
 
@@ -205,7 +206,7 @@ def test_one_wrong_answer_does_no_harm_if_there_is_one_to_spare() -> None:
 def test_a_wrong_answer_is_noticed_and_leaves_the_sums_alone() -> None:
     play = Play(TERMS, make_uploads(FIVE))
     play.run(missing={"upload": FIVE[4:], "answer": FIVE[3:]})
-    _, right = play.maskers[FIVE[3]].unmask(play.states[FIVE[3]], FIVE[:4])
+    _, right = play.maskers[FIVE[3]].unmask(play.states[FIVE[3]], FIVE[:4], play.server.close_agreement())
     for owner in (FIVE[0], FIVE[4]):
         wrong = MaskedSum.from_bytes(play.server.to_bytes(), TERMS, (5, 4, 2), play.server.sums)
         wrong.add_answer(FIVE[3], {**right, owner: b"\x01" * 16})
@@ -230,19 +231,20 @@ def test_replies_are_taken_once_and_may_be_repeated() -> None:
     play = Play(TERMS, make_uploads(FIVE))
     published = play.announce([FIVE[4]])
     play.server.add_keys(FIVE[0], published[FIVE[0]])
-    with pytest.raises(InputError, match="keys of device 'device-0' are not those that it sent before"):
+    with pytest.raises(InputError, match="keys of device 'device-0': this is not what it sent before"):
         play.server.add_keys(FIVE[0], published[FIVE[1]])
     with pytest.raises(InputError, match="keys of device 'device-4': it is late"):
         play.server.add_keys(FIVE[4], published[FIVE[1]])
     play.share()
     play.server.add_shares(FIVE[0], play.states[FIVE[0]].sealed)
-    with pytest.raises(InputError, match="shares of device 'device-0' are not those that it sent before"):
+    with pytest.raises(InputError, match="shares of device 'device-0': this is not what it sent before"):
         play.server.add_shares(FIVE[0], play.states[FIVE[1]].sealed)
     play.upload()
     with pytest.raises(InputError, match="upload of device 'device-0' is in the sum already"):
         play.server.add(FIVE[0], *play.masked[FIVE[0]])
+    play.agree()
     play.answer()
-    with pytest.raises(InputError, match="answer of device 'device-0' are not those that it sent before"):
+    with pytest.raises(InputError, match="answer of device 'device-0': this is not what it sent before"):
         play.server.add_answer(FIVE[0], play.server._answers[FIVE[1]])
     assert_sum_over(play, FIVE[:4])
     assert_sum_over(play, FIVE[:4])
@@ -282,7 +284,9 @@ def test_phases_come_in_order() -> None:
         server.shares_for(FIVE[0])
     with pytest.raises(InputError, match="upload of device 'device-0'"):
         server.add(FIVE[0], np.zeros((1, 1), np.uint64), np.zeros((1, 1), np.uint64))
-    with pytest.raises(InputError, match="answer of device 'device-0'"):
+    with pytest.raises(InputError, match=r"signature of device 'device-0': .* expects nobody yet"):
+        server.add_agreement(FIVE[0], b"")
+    with pytest.raises(InputError, match=r"answer of device 'device-0': .* expects nobody yet"):
         server.add_answer(FIVE[0], {})
     with pytest.raises(InputError, match="masked uploads: 0 arrived and the phase is open"):
         server.total()
@@ -290,16 +294,32 @@ def test_phases_come_in_order() -> None:
         MaskedSum(TERMS, 0, 1, 1)
 
 
+def test_nobody_answers_before_enough_have_agreed() -> None:
+    play = Play(TERMS, make_uploads(FIVE))
+    play.run(until="upload")
+    with pytest.raises(InputError, match="signatures: 3 of 5 devices are too few"):
+        play.agree(FIVE[3:])
+    _, answer = play.maskers[FIVE[0]].unmask(play.states[FIVE[0]], FIVE, {})
+    with pytest.raises(InputError, match=r"answer of device 'device-0': .* expects nobody yet"):
+        play.server.add_answer(FIVE[0], answer)
+    play.agree(FIVE[4:])
+    play.server.add_answer(FIVE[0], answer)
+
+
 # Restarts
 
 
 @pytest.mark.parametrize("with_sums", [True, False])
 def test_a_server_restarted_between_any_two_phases_gets_the_same_sum(with_sums: bool) -> None:
-    play = Play(TERMS, make_uploads(FIVE))
+    private, public = identity_keys(FIVE)
+    terms = MaskingTerms("ward", FIVE, roster=public)
+    play = Play(terms, make_uploads(FIVE), private)
 
-    def restart() -> None:
+    def restart(again: tuple[str, ...] = ()) -> None:
         server = play.server
-        play.server = MaskedSum.from_bytes(server.to_bytes(), TERMS, (5, 4, 2), server.sums if with_sums else None)
+        play.server = MaskedSum.from_bytes(server.to_bytes(), terms, (5, 4, 2), server.sums if with_sums else None)
+        for name in () if with_sums else again:
+            play.server.add(name, *play.masked[name])
 
     restart()
     for phase in (play.announce, play.share):
@@ -315,6 +335,14 @@ def test_a_server_restarted_between_any_two_phases_gets_the_same_sum(with_sums: 
             play.states[name], masked = play.maskers[name].mask(play.states[name], shares, *play.data[name])
             play.server.add(name, *masked)
     assert play.server.close_uploads() == survivors
+    for name in survivors[:2]:
+        play.states[name], signature = play.maskers[name].agree(play.states[name], survivors)
+        play.server.add_agreement(name, signature)
+    restart(again=survivors)
+    signatures = play.agree()
+    restart(again=survivors)
+    assert play.server.agreed == survivors
+    assert play.server.close_agreement() == signatures
     play.answer()
     restart()
     if not with_sums:
@@ -349,7 +377,7 @@ ANYTHING = st.recursive(
 def test_malformed_replies_raise_only_input_errors(device: str, message: Any) -> None:
     play = Play(TERMS, make_uploads(FIVE))
     play.run(until="share")
-    for handler in (play.server.add_keys, play.server.add_shares, play.server.add_answer):
+    for handler in (play.server.add_keys, play.server.add_shares, play.server.add_agreement, play.server.add_answer):
         with pytest.raises(InputError):
             handler(device, message)
     with pytest.raises(InputError):

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from codedfl.errors import InputError
 from codedfl.flower.masking._state import DeviceState, SumRecord
 from codedfl.flower.masking._terms import MaskingTerms
-from tests.flower.masking.support import Play, make_uploads, names
+from tests.flower.masking.support import Play, identity_keys, make_uploads, names
 
 FOUR = names(4)
 
 
 def finished_play() -> Play:
-    play = Play(MaskingTerms("ward", FOUR, roster=None), make_uploads(FOUR))
+    private, public = identity_keys(FOUR)
+    play = Play(MaskingTerms("ward", FOUR, roster=public), make_uploads(FOUR), private)
     play.run(missing={"upload": FOUR[3:]})
     return play
 
@@ -76,6 +77,8 @@ def test_any_field_replaced_by_any_json_raises_only_input_errors(data: Any) -> N
         ({"mask_seed": "not base64!"}, "mask_seed"),
         ({"received": {FOUR[0]: "AAAA"}}, "received.device-0"),
         ({"survivors": ["mallory"]}, "different phases do not fit"),
+        ({"survivors": []}, "survivors and signature do not fit"),
+        ({"signature": "not base64!"}, "signature"),
         ({"sealed": {}}, "different phases do not fit"),
         ({"digest": ""}, "shares and digest do not fit"),
         ({"unknown": 1}, "unknown"),
@@ -84,6 +87,20 @@ def test_any_field_replaced_by_any_json_raises_only_input_errors(data: Any) -> N
 def test_a_damaged_field_is_named(change: dict[str, Any], where: str) -> None:
     with pytest.raises(InputError, match=where):
         DeviceState.from_bytes(json.dumps({**json.loads(DEVICE), **change}).encode())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"agreed": [FOUR[3]]},
+        {"survivors": list(FOUR[:2])},
+        {"signatures": {}},
+        {"signatures": dict.fromkeys(FOUR, "")},
+    ],
+)
+def test_signatures_of_the_server_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="survivors and signatures do not fit"):
+        SumRecord.from_bytes(json.dumps({**json.loads(SERVER), **change}).encode())
 
 
 def test_an_error_quotes_no_secret() -> None:

@@ -15,7 +15,6 @@ def test_the_default_threshold_withstands_what_the_docstring_says(devices: int) 
     assert threshold <= devices
     assert 3 * threshold > 2 * devices
     assert 2 * threshold > devices + devices // 3
-    assert devices * (devices - threshold) < threshold * (threshold - 1)
     assert MaskingTerms("ward", names(devices), roster=None).threshold == threshold
 
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from codedfl._messages import listing, shown
 from codedfl.errors import InputError
+from codedfl.flower.masking._agreement import Agreement
 from codedfl.flower.masking._keys import PublicKeys, commitment, masking_key, signed_keys
 from codedfl.flower.masking._participants import SEED_BYTES, Participants, SharePair, require_messages
 from codedfl.flower.masking._ring import RingArray, apply_masks, to_ring, upload_digest
@@ -21,12 +22,13 @@ from codedfl.typing import FloatArray
 
 @dataclass(frozen=True)
 class Masker:
-    """A device's part in the double-masking protocol: four phases, each one request of the server and one reply.
+    """A device's part in the double-masking protocol: five phases, each one request of the server and one reply.
 
     1. ``begin`` makes keys and secrets; the reply is ``state.published``.
     2. ``share`` splits the device's secrets among all participants.
     3. ``mask`` returns the upload plus a self mask plus one mask per peer, which cancel in the sum.
-    4. ``unmask`` returns shares that remove the self masks of survivors and the pairwise masks of those that dropped out.
+    4. ``agree`` signs whose shares the device received and who survived.
+    5. ``unmask`` returns shares that remove the self masks of survivors and the pairwise masks of those that dropped out.
 
     Every method returns a state. Store it before the reply leaves the device: a repeated request then gets the same reply,
     byte for byte, even after a restart. A different request in the same phase is refused, because two different replies could
@@ -35,7 +37,7 @@ class Masker:
     Attributes:
         terms: What all parties agree on; ``MaskingTerms`` explains which lies of a server are harmless and why.
         device: Name of this device.
-        identity_key: Its private key (P-384, PEM), which signs its announced keys; not needed without a roster.
+        identity_key: Its private key (P-384, PEM), which signs its announced keys and the survivors; not needed without a roster.
         random_bytes: Source of secrets, replaced by tests only. The polynomials that split them always come from the operating
             system's generator.
 
@@ -165,15 +167,15 @@ class Masker:
         apply_masks(upload, masks)
         return state.model_copy(update={"received": received, "digest": digest}), upload
 
-    def unmask(self, state: DeviceState, survivors: Sequence[str]) -> tuple[DeviceState, dict[str, bytes]]:
-        """Return one share for every sender: of the self-mask seed of a survivor, of the mask seed of one that dropped out.
+    def agree(self, state: DeviceState, survivors: Sequence[str]) -> tuple[DeviceState, bytes]:
+        """Sign once whose shares this device received and who survived.
 
         Args:
             state: State after the third phase.
             survivors: Devices whose masked upload the server has.
 
         Returns:
-            The next state, and the shares by the device whose secret they belong to.
+            The next state, and the signature; it is empty without a roster.
 
         Raises:
             InputError: If the device is not among the survivors, they are too few, one sent no shares, or others were
@@ -183,11 +185,13 @@ class Masker:
         names = _require_names(survivors)
         if not state.received:
             raise InputError("survivors: this device has not uploaded anything yet; ask for its masked upload first.")
-        if state.survivors and names != state.survivors:
-            raise InputError(
-                f"survivors = {listing(names)}: this device has answered for {listing(state.survivors)} "
-                "and never answers for another set."
-            )
+        if state.survivors:
+            if names != state.survivors:
+                raise InputError(
+                    f"survivors = {listing(names)}: this device has answered for {listing(state.survivors)} "
+                    "and never answers for another set."
+                )
+            return state, state.signature
         if strangers := [name for name in names if name not in state.received]:
             raise InputError(
                 f"survivors: {listing(map(shown, strangers))} sent no shares to this device; leave them out."
@@ -195,10 +199,40 @@ class Masker:
         if self.device not in names:
             raise InputError(f"survivors = {listing(names)}: {shown(self.device)} answers only if it is one of them.")
         self.terms.require_enough("survivors", len(names))
+        signature = self._agreement(state, names).sign(self.device, self.identity_key)
+        return state.model_copy(update={"survivors": names, "signature": signature}), signature
+
+    def unmask(
+        self, state: DeviceState, survivors: Sequence[str], signatures: Mapping[str, bytes]
+    ) -> tuple[DeviceState, dict[str, bytes]]:
+        """Return one share for every sender: of the self-mask seed of a survivor, of the mask seed of one that dropped out.
+
+        A device that missed the fourth phase agrees now. Without a roster, signatures are not looked at.
+
+        Args:
+            state: State after the third or the fourth phase.
+            survivors: As in the fourth phase.
+            signatures: By survivor, what ``agree`` returned there; the device counts as one that signed in any case.
+
+        Returns:
+            The next state, and the shares by the device whose secret they belong to.
+
+        Raises:
+            InputError: If ``agree`` refuses the survivors, a signature is not over the senders and survivors of this device, or
+                they are too few.
+        """
+        state, signature = self.agree(state, survivors)
+        messages = require_messages("signatures", signatures)
+        self._agreement(state, state.survivors).require_agreed({**messages, self.device: signature})
         answer = {
-            name: pair[SEED_BYTES:] if name in names else pair[:SEED_BYTES] for name, pair in state.received.items()
+            name: pair[SEED_BYTES:] if name in state.survivors else pair[:SEED_BYTES]
+            for name, pair in state.received.items()
         }
-        return state.model_copy(update={"survivors": names}), answer
+        return state, answer
+
+    def _agreement(self, state: DeviceState, survivors: Sequence[str]) -> Agreement:
+        everybody = Participants.verify(self.terms, state.participants)
+        return Agreement.of(self.terms, everybody, state.received, survivors)
 
     def _unseal_all(self, state: DeviceState, everybody: Participants, sealed: Mapping[str, bytes]) -> dict[str, bytes]:
         if strangers := [name for name in sealed if name not in everybody.keys]:

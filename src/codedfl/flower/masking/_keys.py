@@ -1,4 +1,4 @@
-"""The public keys that a device announces for a sum-only upload, and their signature."""
+"""The public keys that a device announces for a sum-only upload, and signatures with its identity key."""
 
 from __future__ import annotations
 
@@ -105,8 +105,35 @@ def signed_keys(terms: MaskingTerms, device: str, keys: PublicKeys, identity_key
     Raises:
         InputError: If the identity key is missing, unreadable, not on the curve P-384, or not the one in the roster.
     """
+    signature = signature_of(terms, device, identity_key, _keys_message(terms, device, keys))
+    return PublicKeys(keys.encryption, keys.masking, keys.commitment, signature)
+
+
+def verify_keys(terms: MaskingTerms, device: str, keys: PublicKeys) -> None:
+    """Check the signature of a device's keys against the roster; without a roster, check nothing.
+
+    Raises:
+        InputError: If the signature is not the device's.
+    """
+    if not is_signed(terms, device, keys.signature, _keys_message(terms, device, keys)):
+        raise InputError(
+            f"keys of device {shown(device)}: the signature is not by its key in the roster for federation "
+            f"{shown(terms.federation)}; the keys are forged, or the roster is out of date."
+        )
+
+
+def _keys_message(terms: MaskingTerms, device: str, keys: PublicKeys) -> bytes:
+    return context("keys", terms.federation, device, keys.unsigned)
+
+
+def signature_of(terms: MaskingTerms, device: str, identity_key: bytes | None, message: bytes) -> bytes:
+    """Return the signature (ECDSA-SHA384) of a message with the device's identity key; nothing if there is no roster.
+
+    Raises:
+        InputError: If the identity key is missing, unreadable, not on the curve P-384, or not the one in the roster.
+    """
     if terms.roster is None:
-        return keys
+        return b""
     if identity_key is None:
         raise InputError(f"identity_key of device {shown(device)} is missing; name the file of its private key.")
     try:
@@ -119,26 +146,18 @@ def signed_keys(terms: MaskingTerms, device: str, keys: PublicKeys, identity_key
         raise InputError(f"identity_key of device {shown(device)} is not a key on the elliptic curve P-384.")
     if private.public_key() != _roster_key(terms.roster, device):
         raise InputError(f"identity_key of device {shown(device)} does not belong to its public key in the roster.")
-    signature = private.sign(context("keys", terms.federation, device, keys.unsigned), ec.ECDSA(SHA384()))
-    return PublicKeys(keys.encryption, keys.masking, keys.commitment, signature)
+    return private.sign(message, ec.ECDSA(SHA384()))
 
 
-def verify_keys(terms: MaskingTerms, device: str, keys: PublicKeys) -> None:
-    """Check the signature of a device's keys against the roster; without a roster, check nothing.
-
-    Raises:
-        InputError: If the signature is not the device's.
-    """
+def is_signed(terms: MaskingTerms, device: str, signature: bytes, message: bytes) -> bool:
+    """Return whether a message is signed by the device's key in the roster; without a roster, everything is."""
     if terms.roster is None:
-        return
-    message = context("keys", terms.federation, device, keys.unsigned)
+        return True
     try:
-        _roster_key(terms.roster, device).verify(keys.signature, message, ec.ECDSA(SHA384()))
+        _roster_key(terms.roster, device).verify(signature, message, ec.ECDSA(SHA384()))
     except InvalidSignature:
-        raise InputError(
-            f"keys of device {shown(device)}: the signature is not by its key in the roster for federation "
-            f"{shown(terms.federation)}; the keys are forged, or the roster is out of date."
-        ) from None
+        return False
+    return True
 
 
 def _roster_key(roster: Mapping[str, bytes], device: str) -> ec.EllipticCurvePublicKey:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from codedfl._messages import listing, shown
 from codedfl._validation import require_at_least
 from codedfl.errors import InputError
+from codedfl.flower.masking._agreement import Agreement
 from codedfl.flower.masking._keys import PublicKeys, verify_keys
 from codedfl.flower.masking._participants import SEALED_BYTES, SEED_BYTES, Participants, require_messages
 from codedfl.flower.masking._recovery import remaining_masks
@@ -31,7 +32,7 @@ class MaskedSum:
     request. The ``sums`` can be stored with it, in the same file; without them, devices are asked again for the same uploads.
 
     Args:
-        terms: What all parties agree on. With a roster, the server refuses forged keys before devices have to.
+        terms: What all parties agree on. With a roster, the server refuses forged keys and signatures before devices have to.
         rows: Coded rows, c.
         columns: Columns of the features, d.
         outputs: Columns of the labels, o.
@@ -51,6 +52,9 @@ class MaskedSum:
         self._senders: tuple[str, ...] = ()
         self._folded: tuple[str, ...] = ()
         self._survivors: tuple[str, ...] = ()
+        self._signatures: dict[str, bytes] = {}
+        self._agreed: tuple[str, ...] = ()
+        self._agreement: Agreement | None = None
         self._answers: dict[str, dict[str, bytes]] = {}
         self._total: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None = None
 
@@ -68,6 +72,11 @@ class MaskedSum:
     def survivors(self) -> tuple[str, ...]:
         """Whose masked uploads make up the sum; nobody until the phase is closed."""
         return self._survivors
+
+    @property
+    def agreed(self) -> tuple[str, ...]:
+        """Whose signatures are presented to the survivors; nobody until the phase is closed."""
+        return self._agreed
 
     def add_keys(self, device: str, published: bytes) -> None:
         """Take the announced keys of a device.
@@ -157,13 +166,38 @@ class MaskedSum:
             self._survivors = self._folded
         return self._survivors
 
+    def add_agreement(self, device: str, signature: bytes) -> None:
+        """Take the signature of a survivor over senders and survivors.
+
+        Raises:
+            InputError: If the device is no survivor or is late, or its signature is forged or other than before.
+        """
+        self._require_expected("signature", device, self._agreed or self._survivors)
+        message = require_messages("signature", {device: signature})[device]
+        if self._agreement is None:
+            everybody = Participants.verify(self.terms, self.close_keys())
+            self._agreement = Agreement.of(self.terms, everybody, self._senders, self._survivors)
+        self._agreement.verify(device, message)
+        _remember("signature", self._signatures, device, message)
+
+    def close_agreement(self) -> dict[str, bytes]:
+        """Return the signatures to present to every survivor, also to those that sent none.
+
+        Raises:
+            InputError: If there are too few.
+        """
+        self.terms.require_enough("signatures", len(self._signatures))
+        self._agreed = self._agreed or tuple(sorted(self._signatures))
+        return {name: self._signatures[name] for name in self._agreed}
+
     def add_answer(self, device: str, shares: Mapping[str, bytes]) -> None:
         """Take the shares with which a survivor helps to remove masks.
 
         Raises:
-            InputError: If the device is no survivor, or its answer is malformed or other than before.
+            InputError: If the device is no survivor or signatures are not presented yet, or its answer is malformed or other
+                than before.
         """
-        self._require_expected("answer", device, self._survivors)
+        self._require_expected("answer", device, self._survivors if self._agreed else ())
         messages = require_messages("answer", shares)
         if set(messages) != set(self._senders) or any(len(content) != SEED_BYTES for content in messages.values()):
             raise InputError(
@@ -206,6 +240,8 @@ class MaskedSum:
             senders=self._senders,
             folded=self._folded,
             survivors=self._survivors,
+            signatures=self._signatures,
+            agreed=self._agreed,
             answers=self._answers,
         ).to_bytes()
 
@@ -233,6 +269,7 @@ class MaskedSum:
         self._keys, self._participants = record.keys, record.participants
         self._shares, self._senders = record.shares, record.senders
         self._survivors, self._answers = record.survivors, record.answers
+        self._signatures, self._agreed = record.signatures, record.agreed
         if sums is not None:
             if [(array.shape, array.dtype) for array in sums] != [(array.shape, array.dtype) for array in self.sums]:
                 raise InputError(
@@ -253,5 +290,5 @@ class MaskedSum:
 def _remember(what: str, messages: dict[str, _Message], device: str, message: _Message) -> None:
     if messages.setdefault(device, message) != message:
         raise InputError(
-            f"{what} of device {shown(device)} are not those that it sent before; a device must repeat its reply."
+            f"{what} of device {shown(device)}: this is not what it sent before; a device must repeat its reply."
         )

@@ -64,6 +64,7 @@ class DeviceState(Record):
         received: By sender, the shares of its mask seed and self-mask seed; empty before the third phase.
         digest: Digest of what was uploaded.
         survivors: Whom the server named in the fourth phase; empty before.
+        signature: Signature over senders and survivors: its fourth reply. Signing again would give another one.
     """
 
     federation: str
@@ -77,6 +78,7 @@ class DeviceState(Record):
     received: dict[str, Key] = Field(default={}, repr=False)
     digest: Bytes = Field(default=b"", repr=False)
     survivors: tuple[str, ...] = ()
+    signature: Bytes = b""
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
@@ -86,6 +88,8 @@ class DeviceState(Record):
             raise ValueError("the names of different phases do not fit together")
         if bool(self.received) != bool(self.digest):
             raise ValueError("shares and digest do not fit together")
+        if self.signature and not self.survivors:
+            raise ValueError("survivors and signature do not fit together")
         return self
 
 
@@ -98,7 +102,9 @@ class SumRecord(Record):
         shares: Encrypted shares by sender and receiver.
         senders: Whose shares were forwarded; empty before.
         folded: Whose masked upload is in the sums.
-        survivors: Whom the server named in the last phase; empty before.
+        survivors: Whom the server named to the devices; empty before.
+        signatures: Signatures over senders and survivors, by device.
+        agreed: Whose signatures were presented to the devices; empty before.
         answers: Shares by device that answered and device whose secret they belong to.
     """
 
@@ -108,10 +114,14 @@ class SumRecord(Record):
     senders: tuple[str, ...] = ()
     folded: tuple[str, ...] = ()
     survivors: tuple[str, ...] = ()
+    signatures: dict[str, Bytes] = {}
+    agreed: tuple[str, ...] = ()
     answers: dict[str, dict[str, Bytes]] = {}
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Self:
         if not set(self.survivors) | set(self.folded) <= set(self.senders) <= set(self.participants) <= set(self.keys):
             raise ValueError("the names of different phases do not fit together")
+        if not set(self.agreed) <= set(self.signatures) <= set(self.survivors):
+            raise ValueError("survivors and signatures do not fit together")
         return self

@@ -27,19 +27,29 @@ def default_threshold(devices: int) -> int:
 class MaskingTerms:
     """What all parties of a sum-only upload agree on, each from its own disk and never from a message.
 
-    The threshold ``t`` is the number of shares that recover a secret, and the least number of survivors that a device accepts.
-    A device's upload is hidden by a self mask, which is recovered if the device survives, and by pairwise masks, which are
-    recovered if it drops out. Whoever recovers both secrets of a device reads its upload. A server that lies may tell some
-    devices that a device survived and others that it dropped out, but every device answers once, with one kind of share per
-    device. Both kinds take ``2 t`` answers, more than there are if ``t`` is more than half of the ``n`` devices. A device that
-    colludes with the server hands over both kinds, so against ``m`` of those ``2 t > n + m`` must hold: the default of more
-    than two thirds holds for ``m <= n / 3``. The threshold refers to the devices that the federation names, not to those that
-    the server presents, so that a server cannot lower it by presenting few.
+    The threshold ``t`` is the number of shares that recover a secret, the least number of senders and of survivors that a
+    device accepts, and the number of devices that must have signed the same before one of them helps to remove masks. It refers
+    to the ``n`` devices that the federation names, not to those that the server presents, so that a server cannot lower it by
+    presenting few.
 
-    What this does not rule out: by naming different survivors to different devices, a server may unmask a sum over fewer than
-    ``t`` devices. To single one out, it would need ``t`` answers that drop each of the ``t - 1`` or more others in its upload,
-    ``t (t - 1)`` in all; every answer drops at most ``n - t``. With the default threshold ``n (n - t) < t (t - 1)``, so
-    devices that do not collude are never singled out.
+    A device's upload is hidden by a self mask, which is recovered if the device survives, and by pairwise masks, which are
+    recovered if it drops out. Whoever recovers both secrets of a device, or its self mask and the pairwise secrets of all its
+    peers, reads its upload. To get there, a server that lies forwards different shares or names different survivors to
+    different devices. That is why a device signs what it was told (participants, senders, survivors) once, and gives shares
+    away if ``t`` devices signed exactly that, itself included. Devices that collude with the server sign anything and hand over
+    both kinds of shares. Let ``m`` be their number. Two different statements with ``t`` signatures each have ``2 t - n`` or more
+    signers in common, and only those that collude sign two. So if ``2 t > n + m``, all other devices that answer were told the
+    same, and therefore:
+
+    - they give one kind of share per device, and those that collude, fewer than ``t``, do not recover the other kind;
+    - the server learns one sum at most, over all survivors that do not collude, of which there are ``t - m`` or more. Any two
+      that signed have a mask in common that nobody else learns. A survivor that was told something else and signed nothing of
+      this has ``t - m - 1`` or more peers that do not collude; ``t - m`` or more signed, and there are ``n - m - 1`` in all but
+      itself, so it has such a mask in common with ``2 t - n - m`` or more that signed.
+
+    The default of more than two thirds withstands ``m <= n / 3``. If ``2 t <= n + m``, all of this fails: two groups of the
+    other devices, each told that the other group dropped out, have ``t`` signatures each with those that collude, and give away
+    both secrets of every device.
 
     Values travel in fixed point, in the ring of integers modulo ``2^64``.
 
@@ -47,7 +57,7 @@ class MaskingTerms:
         federation: Name of the federation. Signatures, keys and masks are bound to it; use another name for another upload.
         devices: Names of all devices that may take part.
         roster: Public identity key (P-384, PEM) of every device, or None to skip signatures. Without a roster, a server that
-            invents devices can read the upload of a real one.
+            invents devices, or tells devices different things, can read the upload of a real one.
         threshold: Least number of devices of a sum; 0 means ``default_threshold``.
         fraction_bits: Binary digits after the point.
 
