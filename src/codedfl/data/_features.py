@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.kernel_approximation import RBFSampler
-from sklearn.preprocessing import StandardScaler
 
 from codedfl._messages import shown
 from codedfl._validation import require_at_least, require_finite, require_positive
@@ -236,6 +234,10 @@ def fit_feature_map(
 
 
 def _moments(raw: FloatArray, standardize: bool) -> tuple[FloatArray | None, FloatArray | None, float]:
+    from sklearn.preprocessing import (
+        StandardScaler,
+    )  # takes a second, which programs that only read or train need not wait for
+
     scaler = StandardScaler()
     for block in row_blocks(*raw.shape):
         scaler.partial_fit(raw[block].astype(np.float64))
@@ -252,6 +254,10 @@ def _scale_gamma(total_variance: float) -> float:
 
 
 def _with_fourier(fitted: FeatureMap, dimension: int, gamma: float, rng: np.random.Generator) -> FeatureMap:
+    from sklearn.kernel_approximation import (
+        RBFSampler,
+    )  # takes a second, which programs that only read or train need not wait for
+
     sampler = RBFSampler(gamma=gamma, n_components=dimension, random_state=int(rng.integers(2**32)))
     # The sampler uses only the number of columns.
     sampler.fit(np.zeros((1, fitted.input_dimension)))

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.model_selection import train_test_split
 
 from codedfl._messages import shown
 from codedfl._validation import require_at_least, require_fraction, require_positive
@@ -191,6 +190,8 @@ def split_rows(
         counts = np.unique(labels, return_counts=True)[1]
         if counts.min() < 2 or len(counts) > min(tests, rows - tests):
             labels = None
+    from sklearn.model_selection import train_test_split
+
     train, test = train_test_split(
         np.arange(rows), test_size=tests, stratify=labels, random_state=int(rng.integers(2**32))
     )

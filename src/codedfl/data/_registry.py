@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.datasets import load_digits as sklearn_digits
 
 from codedfl._messages import shown
 from codedfl.data._dataset import Dataset, one_hot
@@ -174,7 +173,9 @@ def _hint(name: str, entry: NamedDataset) -> str:
 
 def load_digits(test_fraction: float, rng: np.random.Generator) -> Dataset:
     """Return the 8x8 digits that come with scikit-learn, split at random with every class in both parts."""
-    bunch = sklearn_digits()
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
     features = (bunch.data / 16).astype(np.float32)
     targets = one_hot(bunch.target, len(DIGITS))
     train, test = split_rows(len(features), test_fraction, bunch.target, rng)

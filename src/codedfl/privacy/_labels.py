@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-import scipy.stats
+import scipy.special
 
 from codedfl.coding import Rows, encode
 from codedfl.errors import InputError
@@ -105,7 +105,7 @@ def infer_labels(
     else:
         tests = 1 if coded_features is None else 2
         level = FALSE_ALARM / (tests * len(energies))
-        present = energies > label_noise_variance * scipy.stats.chi2.isf(level, c)
+        present = energies > label_noise_variance * scipy.special.chdtri(c, level)
         if coded_features is not None:
             present |= _shared_with_features(Y, coded_features, label_noise_variance, level)
     return LabelInference(_classes_in(present), counts, standard_errors)
@@ -214,7 +214,7 @@ def _shared_with_features(Y: FloatArray, coded_features: FloatArray, variance: f
     values, vectors = scipy.linalg.eigh(X.T @ X)
     spanned = values > ROUNDING * values[-1]
     shares = vectors[:, spanned].T @ (X.T @ Y) / np.sqrt(values[spanned])[:, None]
-    passed: BoolArray = np.sum(shares**2, axis=0) > variance * scipy.stats.chi2.isf(level, np.sum(spanned))
+    passed: BoolArray = np.sum(shares**2, axis=0) > variance * scipy.special.chdtri(np.sum(spanned), level)
     return passed
 
 

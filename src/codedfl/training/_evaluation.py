@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from sklearn.metrics import r2_score
 
 from codedfl._validation import require_at_least
 from codedfl.coding import Gram
@@ -142,4 +141,6 @@ def score(task: Task, labels: FloatArray, predictions: FloatArray) -> float:
         return float(hits.mean())
     if len(predictions) < 2:
         return float("nan")
+    from sklearn.metrics import r2_score
+
     return float(r2_score(labels, predictions))
