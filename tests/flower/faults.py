@@ -34,23 +34,33 @@ FAULTS = {
 """The faults, in the order of the table."""
 
 
-def record(fault: str, *, tried: int = 1, lost: int = 0) -> None:
-    """Write down that a fault was survived, with what was lost: rounds to train again, or uploads drawn twice."""
+def record(fault: str, *, tried: int = 1, lost: int = 0, again: int = 0) -> None:
+    """Write down that a fault was survived.
+
+    Args:
+        fault: a key of `FAULTS`.
+        tried: how often it was caused.
+        lost: uploads that were lost or drawn a second time.
+        again: rounds that were complete and had to be trained again.
+    """
     assert fault in FAULTS
     path = os.environ.get("CODEDFL_FAULTS")
     if path:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"fault": fault, "tried": tried, "lost": lost}) + "\n")
+            file.write(json.dumps({"fault": fault, "tried": tried, "lost": lost, "again": again}) + "\n")
 
 
 def table(results: Path) -> str:
     """Return the table in Markdown."""
     entries = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
-    lines = ["| fault | times tried | survived | lost |", "| --- | ---: | ---: | ---: |"]
+    lines = [
+        "| fault | times tried | survived | lost | rounds trained again |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
     for fault, words in FAULTS.items():
         found = [entry for entry in entries if entry["fault"] == fault]
-        tried, lost = (sum(entry[key] for entry in found) for key in ("tried", "lost"))
-        lines.append(f"| {words} | {tried} | {tried} | {lost} |")
+        tried, lost, again = (sum(entry.get(key, 0) for entry in found) for key in ("tried", "lost", "again"))
+        lines.append(f"| {words} | {tried} | {tried} | {lost} | {again} |")
     return "\n".join(lines)
 
 

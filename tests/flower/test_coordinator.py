@@ -197,6 +197,7 @@ def uninterrupted(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return of
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("parts_of_rows")
 @pytest.mark.parametrize("scheme", ["ccfl", "scfl"])
 @pytest.mark.parametrize("count", [0, 2, 4, 5, 7, 8, 11, 12, 15, 19])

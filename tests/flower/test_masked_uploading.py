@@ -199,6 +199,7 @@ NOT_NOTICED = {("shares", "zeros"), ("masked", "too long")}
 """Only their receivers can open shares; a masked upload has no byte strings."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "fault"),
     [(phase, fault) for phase in PHASES[:3] for fault in SPOILT if (phase, fault) not in NOT_NOTICED],
@@ -344,6 +345,7 @@ def test_a_server_that_shows_too_few_or_wrong_signatures_gets_nothing(folder: Pa
 # Killed and resumed ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [*range(3, 25, 2), 24])
 def test_a_server_killed_in_any_phase_ends_with_the_same_sum(folder: Path, count: int) -> None:
     """Greetings are messages 0 to 3, then four of each phase. The devices are started again as well."""
@@ -359,6 +361,7 @@ def test_a_server_killed_in_any_phase_ends_with_the_same_sum(folder: Path, count
     assert all(len(client.ledger.uploads()) == 1 for client in processes[1].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["north", "west"])
 @pytest.mark.parametrize("after", [0, 3, 4])
 def test_a_survivor_may_be_gone_for_good_when_the_server_is_back(folder: Path, gone: str, after: int) -> None:

@@ -308,6 +308,7 @@ def test_with_signatures_nobody_answers_a_server_that_tells_everybody_something_
         server.read(VICTIM)
 
 
+@pytest.mark.slow
 def test_the_stated_number_of_colluders_is_the_largest() -> None:
     """With a threshold of 7 of 10, ``2 t > n + m`` holds for 3 and not for 4.
 
