@@ -30,7 +30,7 @@ from tests.flower.support import NAMES
 
 pytestmark = [pytest.mark.federation, pytest.mark.xdist_group("federation")]
 
-ROUNDS = 9
+ROUNDS = 7
 TEST_ROWS = 400
 
 
