@@ -42,9 +42,15 @@ from flwr.supercore.inflatable.inflatable_protobuf_utils import (
     make_pull_object_fn_protobuf,
     make_push_object_fn_protobuf,
 )
-from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree, push_objects
+from flwr.supercore.inflatable.inflatable_utils import (
+    ObjectPullError,
+    ObjectPushError,
+    pull_and_inflate_object_from_tree,
+    push_objects,
+)
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, generate_key_pairs, public_key_to_bytes
+from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
@@ -56,8 +62,11 @@ POLL_S = 0.25
 HEARTBEAT_S = 20.0
 """Seconds between signs of life; after two that are missing, the server takes the device to be away."""
 
-LOST = (httpx.HTTPError, RuntimeError, OSError, ValueError)
+LOST = (httpx.HTTPError, ObjectPullError, ObjectPushError, RuntimeError, OSError, ValueError)
 """What a connection raises when the server is gone."""
+
+MOST_TRIES = 3
+"""Attempts at a single request before the connection counts as lost."""
 
 LONGEST_WAIT_S = 15.0
 """Longest pause between attempts to connect."""
@@ -119,8 +128,15 @@ class DeviceNode:
             RuntimeVersionHttpInterceptor(component_name="SuperNode"),
             NodeAuthHttpInterceptor(*pair),
         ]
+        # A large reply is many requests: one that fails must not lose the others, for which the server would wait in vain.
+        retries = make_simple_http_retry_invoker()
+        retries.max_tries, retries.max_time = MOST_TRIES, None
         with FleetHttpClient.from_server_address(
-            connection.address, connection.certificate is None, connection.certificate, interceptors=interceptors
+            connection.address,
+            connection.certificate is None,
+            connection.certificate,
+            interceptors=interceptors,
+            retry_invoker=retries,
         ) as client:
             if connection.private_key is None:
                 client.RegisterNode(RegisterNodeFleetRequest(public_key=public_key_to_bytes(pair[1])))
