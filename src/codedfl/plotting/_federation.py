@@ -45,15 +45,12 @@ def draw_federation(
     known = [point for point in measured if point[0] > 0] or measured
     if known:
         above.plot(*zip(*known, strict=True), color=BLUE, linewidth=1.8, marker="o", markersize=3)
-        last_round, last_score = known[-1]
-        above.annotate(
-            f"{last_score:.3f}", (last_round, last_score), (-4, 7), textcoords="offset points", color=BLUE, ha="right"
-        )
     else:
         above.text(0.5, 0.5, "the server has no test data", ha="center", transform=above.transAxes, color=DARK)
     above.set_ylabel(metric)
     above.grid(axis="y", color="#DDDDDD", linewidth=0.6)
-    above.set_title("on the server's test data, after each round", loc="left", fontsize=11)
+    end = f", {known[-1][1]:.3f} in the end" if known else ""
+    above.set_title(f"{metric} on the server's test data after each round{end}", loc="left", fontsize=11)
     state: FloatArray = np.where(arrived, 2.0, np.where(asked, 1.0, 0.0))[:, :shown].T
     if len(arrived):
         colours = ListedColormap([PALE, ORANGE, BLUE])
