@@ -223,27 +223,10 @@ class Client:
 
     def steps(self, asked: TrainRequest) -> Steps:
         """Return the gradient steps of a round, as the simulator takes them."""
-        starts = [Start(asked.model, asked.step_size)]
+        work = (self.rows, self.batches, asked.batch_size, asked.local_steps, [Start(asked.model, asked.step_size)])
         if asked.sampling == "walk":
-            return walking_steps(
-                self.rows,
-                self.batches,
-                asked.batch_size,
-                asked.local_steps,
-                starts,
-                device=self.index,
-                round=asked.round,
-                stride=asked.stride,
-            )
-        return bernoulli_steps(
-            self.rows,
-            self.batches,
-            asked.batch_size,
-            asked.local_steps,
-            starts,
-            device=self.index,
-            round=asked.round,
-        )
+            return walking_steps(*work, device=self.index, round=asked.round, stride=asked.stride)
+        return bernoulli_steps(*work, device=self.index, round=asked.round)
 
     def _masked_phases(self) -> dict[str, Callable[[Packet], Packet]]:
         assert self.masked is not None
