@@ -16,9 +16,10 @@ LAYERS = (
     ("paper", "planning", "flower"),
     ("experiment",),
     ("plotting", "config"),
-    ("schemes", "theory", "privacy", "incentive"),
+    ("schemes", "theory", "incentive"),
     ("curvature",),
     ("training",),
+    ("privacy",),
     ("coding", "fleet", "data"),
     ("native",),
 )

@@ -9,12 +9,13 @@ import typer
 from rich.console import Console
 
 from codedfl._version import __version__
+from codedfl.cli.audit_command import audit
 from codedfl.cli.federation_commands import federation
 from codedfl.cli.incentive_commands import contract, stackelberg
 from codedfl.cli.options import ConfigurableCommand, DataDir, Json, Settings, configurable
 from codedfl.cli.paper_command import paper
 from codedfl.cli.plan_command import plan
-from codedfl.cli.privacy_commands import audit, privacy
+from codedfl.cli.privacy_command import privacy
 from codedfl.cli.run_command import run
 from codedfl.cli.theory_command import theory
 

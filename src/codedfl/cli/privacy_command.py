@@ -1,4 +1,4 @@
-"""``codedfl privacy`` and ``codedfl audit``."""
+"""``codedfl privacy``: budgets planned without data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import Json, Out, Settings, configurable, refusing_overflow
+from codedfl.cli.options import Json, refusing_overflow
 
 Adjacency = Literal["add-remove", "remove", "add", "replace"]  # as in codedfl.privacy, which is slow to import
 
@@ -38,7 +38,7 @@ def privacy(
     json_: Json = False,
 ) -> None:
     """Compute the privacy budget of a coded upload: give three of --coded-samples, --noise-variance, --epsilon, --delta."""
-    from codedfl.cli.privacy_tables import budget_table
+    from codedfl.cli.budget_table import budget_table
     from codedfl.experiment import plain
     from codedfl.privacy import PrivacyAccountant
 
@@ -57,41 +57,3 @@ def privacy(
         print(json.dumps(plain(accountant.as_dict())))
     else:
         Console().print(budget_table(accountant))
-
-
-@configurable(
-    *("dataset", "target", "devices", "coded_samples", "noise_variance", "label_noise_variance"),
-    *("clip_norm", "seed", "data_dir"),
-)
-def audit(
-    settings: Settings,
-    *,
-    known_ratio: Annotated[
-        float, typer.Option(help="Share of a device's samples that the attacker knows; 0 skips the attack.")
-    ] = 0.9,
-    out: Out = None,
-    json_: Json = False,
-) -> None:
-    """Audit every device's coded upload: budgets, labels, a reconstruction attack, and warnings."""
-    from codedfl.cli.outputs import results_folder
-    from codedfl.cli.privacy_tables import print_audit
-    from codedfl.cli.progress import ProgressDisplay
-    from codedfl.errors import InputError
-    from codedfl.experiment import run_audit, write_audit
-
-    if not 0 <= known_ratio < 1:
-        raise InputError(f"--known-ratio = {known_ratio} must be zero or more and less than 1.")
-    config = settings.load()
-    folder = results_folder(out, config.data.dataset, "audit")
-    with ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
-        settings.tell_preset(display)
-        result = run_audit(
-            config,
-            known_ratio=known_ratio or None,
-            progress=display,
-        )
-    write_audit(result, folder)
-    if json_:
-        print(json.dumps(result.as_dict()))
-    else:
-        print_audit(result, folder, Console())
