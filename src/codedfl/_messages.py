@@ -100,12 +100,12 @@ def shown_json(value: object) -> str:
 
 
 def number(value: float) -> str:
-    """Write a number with about four digits; an infinite one, which stands for no bound, as a word.
+    """Write a number with about four digits; infinity, which stands for no bound, as ``unbounded``.
 
     Example:
         >>> number(12345.6), number(0.123456), number(float("inf"))
-        ('12346', '0.1235', 'none')
+        ('12346', '0.1235', 'unbounded')
     """
     if math.isinf(value):
-        return "none" if value > 0 else "-"
+        return "unbounded" if value > 0 else "-"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -2,7 +2,8 @@
 
 Every draw comes from a stream keyed by (seed, purpose, device, round). Results therefore depend neither on the number
 of workers nor on the order of devices, all schemes see the same channel and batches (common random numbers), and a
-resumed run equals an uninterrupted one.
+resumed run equals an uninterrupted one. Whoever knows the seed can draw the same noise, so noise from these streams
+protects nobody: a device takes its own from the operating system.
 """
 
 from __future__ import annotations

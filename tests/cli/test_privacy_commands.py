@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from codedfl.privacy import CodedMechanism, GaussianMechanism, Mechanism, epsilon_of, gaussian_mu
 from tests.support import Cli
 
 SMALL = ("--devices", "4", "--coded-samples", "50", "--set", "features.dimension=20")
@@ -65,6 +67,123 @@ def test_impossible_budgets_are_refused_in_one_sentence(cli: Cli, arguments: tup
     assert result.code == 2
     assert words in result.err
     assert result.err.count("\n") == 1
+
+
+def planned(cli: Cli, *arguments: str) -> dict[str, Any]:
+    """What ``codedfl privacy --updates ... --delta 1e-5 --json`` prints."""
+    result = cli("privacy", *arguments, "--delta", "1e-5", "--json")
+    assert result.code == 0, result.err
+    assert result.out.count("\n") == 1
+    value: dict[str, Any] = json.loads(result.out)
+    return value
+
+
+def test_updates_are_planned_without_data(cli: Cli) -> None:
+    plan = planned(cli, "--updates", "32", "--epsilon", "2")
+    assert list(plan) == [
+        *("updates", "sampling_rate", "epsilon", "delta", "noise_multiplier", "threat_model", "adjacency", "covers")
+    ]
+    assert plan["noise_multiplier"] == pytest.approx(math.sqrt(32) / gaussian_mu(2.0, 1e-5), rel=1e-9)
+    assert (plan["updates"], plan["sampling_rate"], plan["epsilon"], plan["delta"]) == (32, 1.0, 2.0, 1e-5)
+    assert (plan["threat_model"], plan["adjacency"]) == ("each message", "add-remove")
+    assert "32 updates" in plan["covers"]
+
+
+def test_noise_and_epsilon_of_updates_are_inverse(cli: Cli) -> None:
+    sampled = ("--updates", "50", "--sampling-rate", "0.1")
+    plan = planned(cli, *sampled, "--epsilon", "2")
+    assert "Poisson sample of the rows at rate 0.1" in plan["covers"]
+    back = planned(cli, *sampled, "--noise-multiplier", str(plan["noise_multiplier"]))
+    assert 2 * 0.999 <= back["epsilon"] <= 2
+    assert planned(cli, "--updates", "50", "--epsilon", "2")["noise_multiplier"] > plan["noise_multiplier"]
+
+
+def test_an_upload_takes_its_share_of_the_budget(cli: Cli) -> None:
+    upload = ("--coded-samples", "100", "--noise-variance", "60", "--label-noise-variance", "80", "--norm-bound", "1.5")
+    alone = planned(cli, "--updates", "20", "--epsilon", "3")
+    plan = planned(cli, "--updates", "20", "--epsilon", "3", *upload)
+    assert plan["noise_multiplier"] > alone["noise_multiplier"]
+    mechanisms: list[Mechanism] = [
+        CodedMechanism(100, 1.5**2 / 60 + 1 / 80),
+        GaussianMechanism(plan["noise_multiplier"], 20),
+    ]
+    assert epsilon_of(mechanisms, 1e-5) == pytest.approx(3, rel=1e-3)
+    assert plan["epsilon_of_upload"] == pytest.approx(epsilon_of(mechanisms[:1], 1e-5))
+    assert (plan["coded_samples"], plan["noise_variance"], plan["label_noise_variance"]) == (100, 60, 80)
+    assert "one upload of 100 coded samples" in plan["covers"]
+    joint = planned(cli, "--updates", "20", "--noise-multiplier", str(plan["noise_multiplier"]), *upload)
+    assert joint["epsilon"] == pytest.approx(3, rel=1e-3)
+    features = planned(cli, "--updates", "20", "--epsilon", "3", *upload[:4])
+    assert "no labels may be coded" in features["covers"]
+    assert features["label_noise_variance"] is None
+
+
+def test_sums_share_the_noise_out(cli: Cli) -> None:
+    arguments = ("--updates", "20", "--epsilon", "3", "--coded-samples", "100", "--noise-variance", "3")
+    plan = planned(cli, *arguments, "--devices-in-sum", "20")
+    assert plan["threat_model"] == "sums only"
+    assert plan["devices_in_sum"] == 20
+    assert plan["noise_multiplier_per_device"] == pytest.approx(plan["noise_multiplier"] / math.sqrt(20))
+    one_device = planned(cli, *arguments[:-1], "60")
+    assert plan["noise_multiplier"] == one_device["noise_multiplier"], "noise of 20 devices adds up"
+    assert "noise_multiplier_per_device" not in one_device
+
+
+def test_updates_without_noise_are_unbounded(cli: Cli) -> None:
+    assert planned(cli, "--updates", "3", "--noise-multiplier", "0")["epsilon"] is None
+    assert "unbounded" in cli("privacy", "--updates", "3", "--noise-multiplier", "0", "--delta", "1e-5").out
+
+
+def test_a_table_of_updates_fits_and_says_what_is_covered(cli: Cli) -> None:
+    result = cli(
+        *("privacy", "--updates", "20", "--epsilon", "3", "--delta", "1e-5", "--coded-samples", "100"),
+        *("--noise-variance", "3", "--devices-in-sum", "20"),
+    )
+    assert all(len(line) <= 80 for line in result.out.splitlines())
+    words = " ".join(result.out.split())
+    assert "noise over clip norm, per update" in words
+    assert "share of 20 devices" in words
+    assert "threat model sums only" in words
+    assert "one sample more or less, in 20 updates" in words
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--epsilon", "2"), "delta is missing"),
+        (("--delta", "1e-5"), "epsilon and noise_multiplier are both missing"),
+        (("--delta", "1e-5", "--epsilon", "2", "--noise-multiplier", "3"), "are both given"),
+        (("--delta", "1e-5", "--epsilon", "2", "--sampling-rate", "0"), "sampling_rate = 0.0"),
+        (("--delta", "1e-5", "--epsilon", "2", "--sampling-rate", "1.1"), "sampling_rate = 1.1"),
+        (("--delta", "1e-5", "--epsilon", "2", "--sampling-rate", "nan"), "sampling_rate = nan"),
+        (("--delta", "1e-5", "--noise-multiplier", "-1"), "noise_multiplier = -1.0"),
+        (("--delta", "1e-5", "--noise-multiplier", "inf"), "noise_multiplier = inf"),
+        (("--delta", "1e-5", "--epsilon", "2", "--updates", "0"), "updates = 0"),
+        (("--delta", "1e-5", "--epsilon", "2", "--updates", str(2**63)), "updates = 1e+18"),
+        (("--delta", "1e-5", "--epsilon", "2", "--adjacency", "replace"), "adjacency = 'replace'"),
+        (("--delta", "1e-5", "--epsilon", "2", "--devices-in-sum", "0"), "devices_in_sum = 0"),
+        (("--delta", "1e-5", "--epsilon", "2", "--coded-samples", "10"), "only together"),
+        (("--delta", "1e-5", "--epsilon", "2", "--label-noise-variance", "10"), "only together"),
+        (
+            ("--delta", "1e-5", "--epsilon", "2", "--coded-samples", "1000", "--noise-variance", "1"),
+            "leaves nothing for the updates",
+        ),
+        (("--delta", "2", "--epsilon", "2"), "delta = 2.0"),
+    ],
+)
+def test_impossible_updates_are_refused_in_one_sentence(cli: Cli, arguments: tuple[str, ...], words: str) -> None:
+    result = cli("privacy", "--updates", "10", *arguments)
+    assert result.code == 2
+    assert words in result.err
+    assert result.err.count("\n") == 1
+    assert result.out == ""
+
+
+@pytest.mark.parametrize("option", ["--sampling-rate", "--noise-multiplier"])
+def test_options_of_updates_need_updates(cli: Cli, option: str) -> None:
+    result = cli("privacy", "--coded-samples", "10", "--noise-variance", "1", "--delta", "1e-5", option, "0.5")
+    assert result.code == 2
+    assert "give their number with --updates" in result.err
 
 
 def test_an_audit_prints_a_table_warnings_and_writes_its_files(cli: Cli) -> None:

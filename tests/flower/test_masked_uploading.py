@@ -11,7 +11,7 @@ from codedfl.errors import InputError
 from codedfl.files import read_npz
 from codedfl.flower._client import Client
 from codedfl.flower._exchange import REFUSED, Kind
-from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._federation_config import FederationConfig, FederationIncentive
 from codedfl.flower._masked_device import masking_terms, read_roster
 from codedfl.flower._packet import Packet
 from codedfl.flower._rounds import Rounds
@@ -19,6 +19,7 @@ from codedfl.flower._store import ServerStore, state_folder
 from codedfl.flower._uploads import UploadTask, make_upload
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
+from tests.flower.fuzz_checks import with_value
 from tests.flower.support import (
     NAMES,
     InProcess,
@@ -215,6 +216,24 @@ def test_a_device_that_answers_wrongly_is_left_out(folder: Path, phase: Kind, fa
     assert_is_the_sum(folder, clients, ("north", "south", "west"))
     assert rounds.standing.excluded == ("east",)
     assert [event["what"] for event in events(folder, "refused")] == [phase] * 3
+
+
+def test_a_device_that_adds_more_noise_than_it_sold_is_left_out(digits_with_keys: Path, tmp_path: Path) -> None:
+    contract = config().model_copy(update={"incentive": FederationIncentive(total_reward=20.0)})
+    folder = copy_federation(digits_with_keys, tmp_path / "federation", contract)
+    change_client(folder, "east", "sensitivity = 0.0", "sensitivity = 0.5")
+    clients = open_clients(folder, "coding")
+
+    def tamper(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet:  # noqa: ARG001
+        return with_value(reply, "noise_variance", 1e6) if (device, kind) == ("east", "masked") else reply
+
+    rounds = run(folder, clients, tamper)
+    assert uploading(rounds) == ("north", "south", "west")
+    assert_is_the_sum(folder, clients, ("north", "south", "west"))
+    assert rounds.standing.excluded == ("east",)
+    refusals = events(folder, "refused")
+    assert [(event["device"], event["what"]) for event in refusals] == [("east", "masked")] * 3
+    assert all("as the contract item" in event["reason"] for event in refusals)
 
 
 @pytest.mark.parametrize("fault", SPOILT)

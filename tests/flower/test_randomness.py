@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness
+from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness, UploadGenerator
 from codedfl.flower._vault import Vault
 from codedfl.identity import identity
 from codedfl.streams import Streams
@@ -35,6 +36,17 @@ def test_a_generator_has_384_bits_of_the_operating_system(
     state = randomness.encoding().bit_generator.state["state"]
     assert asked == [48]
     assert state["key"].tobytes() + state["counter"].tobytes() == bytes(range(48))
+
+
+def test_noise_is_made_of_bytes_of_the_operating_system(
+    randomness: DeviceRandomness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = randomness.encoding()
+    assert isinstance(generator, UploadGenerator)
+    before = generator.bit_generator.state["state"]["counter"].tolist()
+    monkeypatch.setattr(os, "urandom", lambda size: b"\x07" * size)
+    assert generator.random_bytes(5) == b"\x07" * 5
+    assert generator.bit_generator.state["state"]["counter"].tolist() == before
 
 
 def test_generators_are_stored_nowhere(randomness: DeviceRandomness, tmp_path: Path) -> None:

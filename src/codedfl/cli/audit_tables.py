@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codedfl._messages import number
+from codedfl._messages import number, shown_key
 from codedfl.cli.tables import new_table
 from codedfl.experiment import Audit
 from codedfl.privacy import DeviceAudit
 
 MOST_DEVICES = 40
 """Maximum number of devices listed."""
+
+NOT_COVERED = (
+    "not covered by any of these numbers: the updates that devices send during training; `codedfl run --epsilon` covers a whole"
+    " run, with private schemes."
+)
 
 
 def audit_table(audit: Audit) -> Table:
@@ -25,11 +31,12 @@ def audit_table(audit: Audit) -> Table:
     table = new_table(
         f"{audit.experiment.config.data.dataset}: what coded uploads reveal",
         "MI-DP: bits per entry, Theorem 2 as printed and corrected for this data; epsilon: worst case at delta ="
-        f" {delta:g} for the features alone, for features and labels, and for both if the server sees only the sum of uploads;"
-        " labels: whether the upload shows all classes; attack: relative error of reconstruction (of guessing the mean)",
+        f" {delta:g} for features and labels together, and in sum: if the server sees only the sum of uploads; unbounded: no"
+        " guarantee at all; labels: whether the upload shows all classes; attack: relative error of reconstruction (of guessing"
+        " the mean)",
     )
     table.add_column("device")
-    for name in ("printed", "corrected", "eps X", "eps X,Y", "in sum"):
+    for name in ("printed", "corrected", "epsilon", "in sum"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("labels", no_wrap=True)
     table.add_column("attack", justify="right", no_wrap=True)
@@ -43,7 +50,7 @@ def audit_table(audit: Audit) -> Table:
 def _cells(device: DeviceAudit) -> Iterator[str]:
     yield number(device.mi_dp.printed)
     yield number(device.mi_dp.corrected)
-    yield from (number(value) for value in (device.epsilon_features, device.epsilon, device.epsilon_in_sum))
+    yield from (number(value) for value in (device.epsilon, device.epsilon_in_sum))
     yield "-" if device.labels is None else "all shown" if device.labels.correct else "not all"
     attack = device.attack
     yield "-" if attack is None else f"{attack.feasible_error:.2f} ({attack.baseline_error:.2f})"
@@ -61,11 +68,31 @@ def audit_warnings(audit: Audit) -> Iterator[str]:
             yield f"{shown}: {warning}."
 
 
+def limit_sentence(audit: Audit) -> str:
+    """Return the sentence that names the device furthest above ``max_epsilon``, its epsilon, and the fix."""
+    worst = max(audit.exceeded, key=audit.epsilon_of)
+    seen = "each upload" if audit.threat_model == "each-message" else "only the sum of uploads"
+    return (
+        f"{len(audit.exceeded)} of {len(audit.devices)} device(s) exceed --max-epsilon = {audit.max_epsilon:g} if the server sees"
+        f" {seen}, {shown_key(worst.name)} most, with epsilon = {number(audit.epsilon_of(worst))}: {_fix(audit, worst)}."
+    )
+
+
+def _fix(audit: Audit, device: DeviceAudit) -> str:
+    """Return what lowers the epsilon of a device."""
+    if device.missing and math.isinf(audit.epsilon_of(device)):
+        return f"set {' and '.join(device.missing)}"
+    fix = "raise coding.noise_variance and coding.label_noise_variance, or lower coding.coded_samples"
+    if audit.max_epsilon is not None and device.epsilon_in_sum <= audit.max_epsilon:
+        fix += ", or aggregate securely and give --threat-model sums-only"
+    return fix
+
+
 def print_audit(audit: Audit, folder: Path, console: Console) -> None:
     """Print the table, the warnings, and the paths of the results."""
     console.print(audit_table(audit))
     for warning in audit_warnings(audit):
         console.print(Text("unsafe: ", style="yellow").append(warning, style="default"))
-    console.print(Text("not covered by any of these numbers: the updates that devices send during training."))
+    console.print(Text(NOT_COVERED))
     console.print(Text(f"picture: {folder / 'audit.png'}"), soft_wrap=True)
     console.print(Text(f"results: {folder}"), soft_wrap=True)

@@ -35,13 +35,59 @@ def privacy(
             show_default="each upload is seen",
         ),
     ] = None,
+    updates: Annotated[
+        int | None,
+        typer.Option(help="Number of private updates sent during training.", show_default="the upload alone"),
+    ] = None,
+    sampling_rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability of each row to be in an update's batch; with --updates.", show_default="1: all rows"
+        ),
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(
+            help="Noise of an update over its clip norm; with --updates, in place of --epsilon.", show_default=False
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Compute the privacy budget of a coded upload: give three of --coded-samples, --noise-variance, --epsilon, --delta."""
-    from codedfl.cli.budget_table import budget_table
+    """Compute the privacy budget of a coded upload: give three of --coded-samples, --noise-variance, --epsilon, --delta.
+
+    With --updates: that of private updates, and of an upload besides; give --delta and --epsilon or --noise-multiplier.
+    """
+    from codedfl.cli.budget_table import budget_table, updates_table
+    from codedfl.errors import InputError
     from codedfl.experiment import plain
     from codedfl.privacy import PrivacyAccountant
 
+    if updates is not None:
+        from codedfl.cli.updates_budget import plan_updates
+
+        if adjacency != "add-remove":
+            raise InputError(f"adjacency = {adjacency!r} is not offered with updates: leave it at add-remove.")
+        budget = plan_updates(
+            updates=updates,
+            sampling_rate=1.0 if sampling_rate is None else sampling_rate,
+            epsilon=epsilon,
+            delta=delta,
+            noise_multiplier=noise_multiplier,
+            coded_samples=coded_samples,
+            noise_variance=noise_variance,
+            norm_bound=norm_bound,
+            label_noise_variance=label_noise_variance,
+            label_norm_bound=label_norm_bound,
+            devices_in_sum=devices_in_sum,
+        )
+        if json_:
+            print(json.dumps(plain(budget.as_dict())))
+        else:
+            Console().print(updates_table(budget))
+        return
+    for name, value in (("sampling_rate", sampling_rate), ("noise_multiplier", noise_multiplier)):
+        if value is not None:
+            raise InputError(f"{name} = {value} is about updates: give their number with --updates.")
     accountant = PrivacyAccountant(
         coded_samples=coded_samples,
         noise_variance=noise_variance,

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from codedfl._messages import shown
+from codedfl._validation import require_positive
 from codedfl.config import Config, to_toml
+from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.experiment._summary import plain
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import DeviceAudit, Upload, audit_device
 from codedfl.progress import Progress
+
+ThreatModel = Literal["each-message", "sums-only"]
+"""What the server sees: each upload, or only the sum of all of them."""
+
+EPSILONS: dict[ThreatModel, str] = {"each-message": "epsilon", "sums-only": "epsilon_in_sum"}
+"""The joint epsilon of a device, features and labels, under every threat model."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +36,43 @@ class Audit:
         experiment: configuration, data and code.
         devices: one audit per device.
         known_ratio: share of a device's samples that the attacker knew; None without an attack.
+        max_epsilon: largest joint epsilon, features and labels, that a device may have; None for no limit.
+        threat_model: which epsilon ``max_epsilon`` limits.
     """
 
     experiment: Experiment
     devices: tuple[DeviceAudit, ...]
     known_ratio: float | None
+    max_epsilon: float | None = None
+    threat_model: ThreatModel = "each-message"
+
+    def epsilon_of(self, device: DeviceAudit) -> float:
+        """Return the joint epsilon of a device under the threat model; infinite if it is unbounded."""
+        return float(getattr(device, EPSILONS[self.threat_model]))
+
+    @property
+    def exceeded(self) -> tuple[DeviceAudit, ...]:
+        """The devices whose epsilon exceeds ``max_epsilon``, which an unbounded one always does; none without a limit."""
+        limit = self.max_epsilon
+        return () if limit is None else tuple(device for device in self.devices if self.epsilon_of(device) > limit)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers and strings; None stands for infinity, that is, no bound."""
+        """Return everything as plain numbers, strings and lists.
+
+        JSON has no infinity, so an unbounded budget is None. Each device has a list ``unbounded`` with the names of the
+        fields that are (``epsilon``, ``mi_dp.corrected`` and so on) and a list ``missing`` with the configuration fields that
+        have to be set before ``epsilon`` can be finite. In ``mi_dp_bits``, the largest over devices, None is unbounded too. A
+        ``norm_bound`` or ``label_bound`` of None means that there is no such bound. With a limit there are also
+        ``max_epsilon``, ``threat_model`` and ``exceeded``, the names of the devices above the limit.
+        """
         config = self.experiment.config
+        limit: dict[str, Any] = {}
+        if self.max_epsilon is not None:
+            limit = {
+                "max_epsilon": self.max_epsilon,
+                "threat_model": self.threat_model,
+                "exceeded": [device.name for device in self.exceeded],
+            }
         summary: dict[str, Any] = plain(
             {
                 "dataset": config.data.dataset,
@@ -47,22 +85,32 @@ class Audit:
                     "epsilon_features": "server sees each upload, and no labels are coded with the features",
                     "epsilon": "server sees each upload, features and labels",
                     "epsilon_in_sum": "server sees the sum of all uploads only",
-                    "not_covered": "updates sent during training",
+                    "not_covered": "updates sent during training; `codedfl run --epsilon` and private schemes cover them",
                 },
                 "mi_dp_bits": {
                     name: max(getattr(device.mi_dp, name) for device in self.devices)
                     for name in ("printed", "corrected", "universal")
                 },
-                "devices": [asdict(device) for device in self.devices],
+                **limit,
+                "devices": [{**asdict(device), "unbounded": _unbounded(device)} for device in self.devices],
             }
         )
         return summary
+
+
+def _unbounded(device: DeviceAudit) -> list[str]:
+    """Return the names of the budgets of a device that are infinite."""
+    budgets = {name: getattr(device, name) for name in ("epsilon_features", "epsilon", "epsilon_in_sum")}
+    budgets |= {f"mi_dp.{name}": bits for name, bits in asdict(device.mi_dp).items()}
+    return [name for name, value in budgets.items() if math.isinf(value)]
 
 
 def run_audit(
     config: Config,
     *,
     known_ratio: float | None = 0.9,
+    max_epsilon: float | None = None,
+    threat_model: ThreatModel = "each-message",
     progress: Progress | None = None,
 ) -> Audit:
     """Audit the coded upload of every participating device under SCFL or DP-CFL.
@@ -71,7 +119,13 @@ def run_audit(
         config: data, coded samples, noise and clipping.
         known_ratio: share of a device's samples that the attacker knows; None to skip the attack, which takes most of
             the time.
+        max_epsilon: largest joint epsilon that a device may have, for `Audit.exceeded`; None for no limit.
+        threat_model: which epsilon ``max_epsilon`` limits: ``each-message`` if the server sees each upload, ``sums-only`` if it
+            sees only their sum.
         progress: where to report progress.
+
+    Raises:
+        InputError: ``max_epsilon`` is not a positive number, the threat model is unknown, or the configuration is impossible.
 
     Example:
         >>> from codedfl.experiment import load_config
@@ -79,6 +133,10 @@ def run_audit(
         >>> [device.name for device in audit.devices]
         ['device-01', 'device-02']
     """
+    if max_epsilon is not None:
+        require_positive("max_epsilon", max_epsilon)
+    if threat_model not in EPSILONS:
+        raise InputError(f"threat_model = {shown(threat_model)} is unknown: give {' or '.join(map(repr, EPSILONS))}.")
     progress = progress or Progress()
     experiment = build_experiment(config)
     setting = experiment.setting
@@ -94,6 +152,7 @@ def run_audit(
                 clip_norm=code.clip_norm,
                 sum_noise_variance=float(np.sum(code.noise_variance[uploading])),
                 sum_label_noise_variance=float(np.sum(code.label_noise_variance[uploading])),
+                label_bound=code.label_bound,
             )
             audits.append(
                 audit_device(
@@ -107,7 +166,7 @@ def run_audit(
                 )
             )
             progress.update("auditing", done + 1, len(uploading))
-    return Audit(experiment, tuple(audits), known_ratio)
+    return Audit(experiment, tuple(audits), known_ratio, max_epsilon, threat_model)
 
 
 def write_audit(audit: Audit, folder: Path | str) -> None:

@@ -14,7 +14,7 @@ from codedfl.files import PRIVATE, Arrays, read_npz, write_npz
 from codedfl.flower._checks import BadMessage, ReceivedUpload, checked_answer, checked_upload
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Kind, Reply
-from codedfl.flower._joining import menu_values, offered_menu
+from codedfl.flower._joining import menu_values, offered_menu, require_bought
 from codedfl.flower._masked_device import masking_terms
 from codedfl.flower._packet import Packet, Value
 from codedfl.flower._roster import Roster
@@ -205,6 +205,7 @@ class MaskedUploading(ServerPart):
 
     def _take_upload(self, reply: Reply) -> None:
         assert reply.packet is not None
+        place = self.roster.index(reply.device)
         upload = checked_upload(
             reply.packet,
             device=reply.device,
@@ -212,8 +213,9 @@ class MaskedUploading(ServerPart):
             dimension=self.config.dimension,
             outputs=self.config.outputs,
             coded_samples=self.task.coded_samples,
-            samples=self.roster.samples[self.roster.index(reply.device)],
+            samples=self.roster.samples[place],
         )
+        require_bought(self.config, self.roster.items[place], upload.noise_variance)
         self.sum.add(reply.device, upload.arrays["features"], upload.arrays["labels"])
         self.noise[reply.device] = (upload.noise_variance, upload.label_noise_variance)
         self.journal.note("uploaded", device=reply.device, bytes=reply.packet.bytes, masked=True)

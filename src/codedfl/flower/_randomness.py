@@ -1,13 +1,17 @@
 """Where the randomness of a device comes from.
 
-Whoever knows the projection and the noise of an upload can undo it. So a device seeds the generator of its upload with bits of
-the operating system, uses it once and forgets it. The generators are those of numpy, which pass statistical tests but are not
-cryptographic: the seed cannot be guessed, but that nobody could ever tell the numbers from ideal ones is an assumption, as it is
-that rounding to float32 gives nothing away. The guarantees in `codedfl.privacy` are proved for ideal Gaussian numbers.
+Whoever knows the projection and the noise of an upload can undo it. So both come from the operating system, and no
+file, log or message has them. Noise that is added last is drawn exactly, in integers, from bytes of the operating
+system itself (`codedfl.privacy.gaussian_noise_on_grid`), which meets the attack on floating-point noise. Projections
+are too many for that, and the noise inside a factor cannot be drawn so. Their generator is numpy's Philox, with key and
+counter from the operating system; it is used once and forgotten. It passes statistical tests but is not cryptographic:
+the seed cannot be guessed, but that nobody could ever tell its numbers from ideal ones is an assumption. What rounding
+on the way is worth is bounded (`rounding_delta_of_upload`), not assumed away.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,13 +27,36 @@ _WORDS = 6
 
 
 class DeviceRandomness(Protocol):
-    """The source of everything that a device draws."""
+    """The source of everything that a device draws.
+
+    There is no source of Poisson samples: no claim counts on it being secret which rows a batch has, and so no draws have to be
+    fresh. A claim of amplification by sampling would need one that draws from the operating system in every round, and not
+    `batches`, whose seed is on disk.
+    """
 
     def encoding(self) -> np.random.Generator:
-        """Return the generator of one upload: its projection and its noise."""
+        """Return the generator of one upload.
+
+        With an `UploadGenerator`, noise is exact. With any other, projection and noise are those of the simulator, which is for
+        tests that compare the two.
+        """
 
     def batches(self) -> Streams:
         """Return the streams from which batches are sampled: the same ones after a restart."""
+
+
+class UploadGenerator(np.random.Generator):
+    """The generator of one upload: it draws projections, and has bytes of the operating system for the noise added to them.
+
+    Example:
+        >>> generator = UploadGenerator(np.random.Philox())
+        >>> len(generator.random_bytes(16))
+        16
+    """
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return bytes of the operating system, which have nothing to do with the state of the generator."""
+        return os.urandom(size)
 
 
 class OperatingSystemRandomness:
@@ -54,16 +81,17 @@ class OperatingSystemRandomness:
     def __repr__(self) -> str:
         return "OperatingSystemRandomness()"
 
-    def encoding(self) -> np.random.Generator:
+    def encoding(self) -> UploadGenerator:
         """Return a new generator, with 384 bits of the operating system as key and counter, which are stored nowhere."""
         words = np.frombuffer(secrets.token_bytes(8 * _WORDS), dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=words[:2], counter=words[2:]))
+        return UploadGenerator(np.random.Philox(key=words[:2], counter=words[2:]))
 
     def batches(self) -> Streams:
         """Return streams with a secret seed of 63 bits, drawn at the first call and kept in the vault.
 
-        Which rows a batch has is no secret that a guarantee rests on: the noise of the upload is, and it has nothing to do with
-        this seed.
+        The seed is written down, so that a walk through the rows goes on after a restart, and whoever reads the vault
+        learns which rows every batch has. No guarantee protects that or rests on it: updates have none, and the noise
+        of the upload has nothing to do with this seed.
         """
         return SecretStreams(int.from_bytes(self._vault.secret(BATCH_SECRET, 8), "little") >> 1)
 

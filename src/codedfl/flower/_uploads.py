@@ -24,7 +24,9 @@ from codedfl.coding import (
 from codedfl.curvature import FactorUpload, SubspaceUpload, rank_within
 from codedfl.errors import InputError
 from codedfl.flower._checks import ReceivedUpload
+from codedfl.flower._exact_uploads import make_exact_upload
 from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._randomness import UploadGenerator
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
 from codedfl.training import CodedUpload, Scheme, Setting, Uploaded
@@ -86,15 +88,18 @@ def noiseless(config: FederationConfig) -> bool:
 def make_upload(
     task: UploadTask, rows: Rows, noise_variance: float, label_noise_variance: float, rng: np.random.Generator
 ) -> dict[str, FloatArray]:
-    """Make what a device uploads, with the functions that the simulator uses.
+    """Make what a device uploads: with the draws of the simulator, or with exact noise if the generator has it.
 
     Args:
         task: what is prescribed.
         rows: the samples of the device.
         noise_variance: ``sigma_i^2``, of this device's own choice.
         label_noise_variance: the same for labels.
-        rng: the source of projection and noise; drawn from once, and never again for the same data.
+        rng: the source of projection and noise; drawn from once, and never again for the same data. That of a real device is an
+            `UploadGenerator`.
     """
+    if isinstance(rng, UploadGenerator):
+        return make_exact_upload(task, rows, noise_variance, label_noise_variance, rng)
     rows = rows if task.clip_norm is None else rows.clipped(task.clip_norm)
     if task.kind == "rows":
         coded = encode(

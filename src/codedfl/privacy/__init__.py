@@ -6,14 +6,26 @@ Example:
     268.0
 """
 
+from codedfl.privacy._account import delta_of, epsilon_of
 from codedfl.privacy._accountant import PrivacyAccountant, signal_to_noise
 from codedfl.privacy._attack import AttackResult, attack_error, matched_error
 from codedfl.privacy._audit import DeviceAudit, Upload, audit_device
-from codedfl.privacy._composition import ComposedBudget, compose
+from codedfl.privacy._canaries import make_canaries
+from codedfl.privacy._canary_scores import coded_scores, gradient_scores, model_scores, second_moment_scores
+from codedfl.privacy._discrete import (
+    RandomBytes,
+    discrete_gaussian,
+    gaussian_noise_on_grid,
+    grid_step,
+    rounded_sensitivity,
+    rounding_delta,
+)
 from codedfl.privacy._exact import exact_epsilon, log_delta
 from codedfl.privacy._gaussian import gaussian_epsilon
+from codedfl.privacy._gaussian_curve import gaussian_mu
 from codedfl.privacy._inputs import Adjacency
 from codedfl.privacy._labels import LabelInference, LabelLeakage, estimate_class_means, infer_labels, label_leakage
+from codedfl.privacy._mechanisms import CodedMechanism, GaussianMechanism, Mechanism
 from codedfl.privacy._mi_dp import (
     MiDpBudget,
     interference,
@@ -22,6 +34,9 @@ from codedfl.privacy._mi_dp import (
     noise_variance_for_mi_dp,
     printed_interference,
 )
+from codedfl.privacy._noise_multiplier import noise_multiplier_for
+from codedfl.privacy._one_run import EmpiricalBound, audit_scores, epsilon_lower_bound, one_run_p_value
+from codedfl.privacy._one_run_gaussian import gaussian_mu_lower_bound
 from codedfl.privacy._reconstruction import Reconstruction, reconstruct
 from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
 from codedfl.privacy._sketch import sketch_sensitivity
@@ -29,32 +44,53 @@ from codedfl.privacy._sketch import sketch_sensitivity
 __all__ = [
     "Adjacency",
     "AttackResult",
-    "ComposedBudget",
+    "CodedMechanism",
     "DeviceAudit",
+    "EmpiricalBound",
+    "GaussianMechanism",
     "LabelInference",
     "LabelLeakage",
+    "Mechanism",
     "MiDpBudget",
     "PrivacyAccountant",
+    "RandomBytes",
     "Reconstruction",
     "Upload",
     "attack_error",
     "audit_device",
-    "compose",
+    "audit_scores",
+    "coded_scores",
+    "delta_of",
+    "discrete_gaussian",
     "epsilon_from_renyi",
+    "epsilon_lower_bound",
+    "epsilon_of",
     "estimate_class_means",
     "exact_epsilon",
     "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_mu_lower_bound",
+    "gaussian_noise_on_grid",
+    "gradient_scores",
+    "grid_step",
     "infer_labels",
     "interference",
     "label_leakage",
     "log_delta",
+    "make_canaries",
     "matched_error",
     "mi_dp_bits",
     "mi_dp_of_device",
+    "model_scores",
+    "noise_multiplier_for",
     "noise_variance_for_mi_dp",
+    "one_run_p_value",
     "printed_interference",
     "reconstruct",
     "renyi_divergence",
+    "rounded_sensitivity",
+    "rounding_delta",
+    "second_moment_scores",
     "signal_to_noise",
     "sketch_sensitivity",
     "useful_orders",

@@ -43,6 +43,8 @@ class Code:
         clip_norm: ``B``, the norm to which every sample is clipped before encoding; None for no clipping.
         participants: which devices upload coded data, (N,); None for all.
         draw: index of the draw; another index gives other coded data, with everything else the same.
+        label_bound: ``B_Y``, to which the norms of a regression's labels were clipped; None for no bound. One-hot labels have
+            norm 1 and need none.
     """
 
     coded_samples: int
@@ -52,6 +54,7 @@ class Code:
     clip_norm: float | None = None
     participants: BoolArray | None = None
     draw: int = 0
+    label_bound: float | None = None
 
     def __post_init__(self) -> None:
         require_at_least("coding.coded_samples", self.coded_samples, 1)

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from codedfl.coding import Rows, compute_gram
+from codedfl.flower._exact_uploads import BLUR, UNIT_ROUNDOFF, make_exact_upload, rounding_delta_of_upload
+from codedfl.flower._randomness import UploadGenerator
+from codedfl.flower._uploads import UploadTask, make_upload
+from codedfl.typing import FloatArray
+
+COLUMNS, OUTPUTS = 6, 2
+ROWS_TASK = UploadTask("rows", 5000, 0, 0, 1.5, 0)
+FACTOR_TASK = replace(ROWS_TASK, kind="factor")
+SKETCH_TASK = replace(ROWS_TASK, kind="subspace", rank=3, sketch_rows=20)
+VARIANCE, LABEL_VARIANCE = 0.5, 0.3
+UPLOADS = 100
+"""Uploads of the same data with noise of their own."""
+
+rng = np.random.default_rng(4)
+ROWS = Rows(
+    rng.standard_normal((30, COLUMNS), dtype=np.float32), np.eye(OUTPUTS, dtype=np.float32)[rng.integers(0, 2, 30)]
+)
+
+
+class Seeded(UploadGenerator):
+    """A device's generator whose bytes come from a seed, too."""
+
+    def __init__(self, seed: int, bytes_seed: int) -> None:
+        super().__init__(np.random.Philox(seed))
+        self.source = np.random.default_rng(bytes_seed)
+
+    def random_bytes(self, size: int) -> bytes:
+        return self.source.bytes(size)
+
+
+def clipped() -> FloatArray:
+    """``[X Y]`` with samples of norm 1.5 at most, in float64."""
+    joined = np.hstack([ROWS.features, ROWS.labels]).astype(np.float64)
+    norms = np.linalg.norm(joined[:, :COLUMNS], axis=1, keepdims=True)
+    short: FloatArray = joined * np.minimum(1.0, 1.5 / norms)
+    return short
+
+
+def upload(
+    task: UploadTask, variance: float, label_variance: float, seed: int = 0, noise: int = 0
+) -> dict[str, FloatArray]:
+    return make_upload(task, ROWS, variance, label_variance, Seeded(seed, noise))
+
+
+def covariance() -> FloatArray:
+    moments = clipped().T @ clipped()
+    return moments + np.diag(np.repeat([VARIANCE, LABEL_VARIANCE], [COLUMNS, OUTPUTS]))
+
+
+def moments_of(arrays: dict[str, FloatArray]) -> FloatArray:
+    sent = arrays["factor"] if "factor" in arrays else np.hstack([arrays["features"], arrays["labels"]])
+    return sent.astype(np.float64).T @ sent / ROWS_TASK.coded_samples
+
+
+@pytest.mark.parametrize("task", [ROWS_TASK, FACTOR_TASK], ids=["rows", "factor"])
+def test_second_moments_are_those_of_the_ideal_upload(task: UploadTask) -> None:
+    wanted = covariance()
+    variances = np.diag(wanted)
+    # Five standard errors of a second moment of 5,000 normal rows; a blur adds 1/128 to their squares and less to the mean.
+    error = np.sqrt((np.outer(variances, variances) + wanted**2) / task.coded_samples)
+    assert (np.abs(moments_of(upload(task, VARIANCE, LABEL_VARIANCE)) - wanted) < 5.02 * error).all()
+
+
+def test_coded_rows_are_a_projection_and_noise_from_the_bytes_alone() -> None:
+    projection = upload(ROWS_TASK, 0.0, 0.0)
+    for name, variance in (("features", VARIANCE), ("labels", LABEL_VARIANCE)):
+        assert projection[name].dtype == np.float32
+        noise = (upload(ROWS_TASK, VARIANCE, LABEL_VARIANCE)[name] - projection[name]).ravel()
+        assert stats.kstest(noise / math.sqrt(variance), "norm").pvalue > 1e-6
+    other = upload(ROWS_TASK, VARIANCE, LABEL_VARIANCE, noise=1)["features"]
+    assert (other != upload(ROWS_TASK, VARIANCE, LABEL_VARIANCE)["features"]).mean() > 0.99
+
+
+def test_the_projection_is_computed_in_float64() -> None:
+    sent = upload(replace(ROWS_TASK, coded_samples=40), 0.0, 0.0)
+    projection = Seeded(0, 0).standard_normal((40, 30))
+    expected = projection @ clipped()
+    # One rounding to float32, and no more than the product in float64 can err.
+    bound = 2.0**-24 * np.abs(expected) + 40 * UNIT_ROUNDOFF * np.abs(projection) @ np.abs(clipped())
+    assert (np.abs(np.hstack([sent["features"], sent["labels"]]) - expected) <= bound).all()
+
+
+def test_many_rows_are_projected_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codedfl.flower._exact_uploads.BLOCK_ROWS", 7)
+    wanted = covariance()
+    variances = np.diag(wanted)
+    error = np.sqrt((np.outer(variances, variances) + wanted**2) / ROWS_TASK.coded_samples)
+    for task in (ROWS_TASK, FACTOR_TASK):
+        assert (np.abs(moments_of(upload(task, VARIANCE, LABEL_VARIANCE)) - wanted) < 5.02 * error).all()
+
+
+def test_a_factor_is_a_triangle_with_a_blur() -> None:
+    plain = make_upload(
+        replace(FACTOR_TASK, clip_norm=None),
+        Rows(clipped()[:, :COLUMNS], clipped()[:, COLUMNS:]),
+        VARIANCE,
+        LABEL_VARIANCE,
+        np.random.Generator(np.random.Philox(0)),
+    )["factor"]
+    row, column = np.triu_indices(COLUMNS + OUTPUTS)
+    blurs = []
+    for noise in range(UPLOADS):
+        sent = upload(FACTOR_TASK, VARIANCE, LABEL_VARIANCE, noise=noise)["factor"]
+        assert sent.dtype == np.float32
+        np.testing.assert_array_equal(sent, np.triu(sent))
+        assert (np.diag(sent) >= 0).all()
+        blurs.append((sent - plain)[row, column])
+    scale = BLUR * np.sqrt(np.where(column < COLUMNS, VARIANCE, LABEL_VARIANCE))
+    assert stats.kstest((np.array(blurs) / scale).ravel(), "norm").pvalue > 1e-6
+
+
+def test_a_row_with_a_negative_diagonal_is_turned_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a blur that is far too large, second moments are still those of the blurred triangle."""
+    monkeypatch.setattr("codedfl.flower._exact_uploads.BLUR", 1e4)
+    sent = [upload(FACTOR_TASK, VARIANCE, LABEL_VARIANCE, noise=noise)["factor"] for noise in range(20)]
+    assert all((np.diag(factor) >= 0).all() for factor in sent)
+    above = np.concatenate([factor[np.triu_indices(len(factor), 1)] for factor in sent])
+    assert abs(np.sign(above).mean()) < 5 / math.sqrt(above.size), "rows are turned as a whole"
+
+
+def test_without_noise_a_sketch_is_exact() -> None:
+    task = replace(SKETCH_TASK, sketch_rows=100)
+    sent, x, y = upload(task, 0.0, 0.0), clipped()[:, :COLUMNS], clipped()[:, COLUMNS:]
+    omega = task.test_matrix(COLUMNS)
+    np.testing.assert_allclose(sent["products"], x.T @ x @ omega, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(sent["label_products"], x.T @ y, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(sent["energy"], [np.sum(x**2)], rtol=1e-13)
+
+
+@pytest.mark.parametrize("clip_norm", [None, 1.5])
+def test_every_number_of_a_sketch_has_noise_of_its_own(clip_norm: float | None) -> None:
+    task = replace(SKETCH_TASK, clip_norm=clip_norm)
+    exact = upload(task, 0.0, 0.0)
+    noise: dict[str, list[FloatArray]] = {name: [] for name in exact}
+    for seed in range(UPLOADS):
+        for name, sent in upload(task, VARIANCE, LABEL_VARIANCE, noise=seed).items():
+            assert sent.shape == exact[name].shape
+            noise[name].append(sent - exact[name])
+    drawn = np.hstack([np.array(noise[name]).reshape(UPLOADS, -1) for name in ("products", "energy", "label_products")])
+    features = COLUMNS * 3 + 1
+    drawn /= np.sqrt(np.repeat([VARIANCE, LABEL_VARIANCE], [features, drawn.shape[1] - features]))
+    assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-6
+    # Six standard errors, as the largest of 465 correlations is looked at.
+    correlation = np.corrcoef(drawn.T) - np.eye(drawn.shape[1])
+    assert np.abs(correlation).max() < 6 / math.sqrt(UPLOADS)
+
+
+def test_other_generators_draw_as_the_simulator_does() -> None:
+    plain = make_upload(ROWS_TASK, ROWS, VARIANCE, 0.0, np.random.Generator(np.random.Philox(0)))
+    exact = make_exact_upload(ROWS_TASK, ROWS, VARIANCE, 0.0, Seeded(0, 0))
+    assert plain["features"].shape == exact["features"].shape
+    assert not np.allclose(plain["features"], exact["features"])
+
+
+def delta_of(task: UploadTask, samples: int = 30, variance: float = VARIANCE, epsilon: float = 0.0) -> float:
+    return rounding_delta_of_upload(
+        task,
+        samples=samples,
+        dimension=COLUMNS,
+        outputs=OUTPUTS,
+        noise_variance=variance,
+        label_noise_variance=LABEL_VARIANCE,
+        epsilon=epsilon,
+    )
+
+
+needs_long_doubles = pytest.mark.skipif(
+    bool(np.finfo(np.longdouble).eps > UNIT_ROUNDOFF / 100), reason="long doubles are no longer than doubles here"
+)
+
+
+@needs_long_doubles
+def test_the_product_of_coded_rows_errs_by_no_more_than_is_said() -> None:
+    projection, joined = Seeded(0, 0).standard_normal((5000, 30)), clipped()
+    exact = projection.astype(np.longdouble) @ joined.astype(np.longdouble)
+    deviations = np.sqrt(np.repeat([VARIANCE, LABEL_VARIANCE], [COLUMNS, OUTPUTS]))
+    error = float(np.linalg.norm(((projection @ joined - exact) / deviations).astype(np.float64)))
+    assert 0 < error / math.sqrt(2 * math.pi) * 2 < delta_of(ROWS_TASK)
+
+
+@needs_long_doubles
+def test_a_factor_errs_by_no_more_than_is_said() -> None:
+    """Against Bartlett's decomposition with the same random numbers, in long doubles throughout."""
+    joined = clipped()
+    sent = make_upload(  # without its blur, and before it is rounded to float32
+        replace(FACTOR_TASK, clip_norm=None),
+        Rows(joined[:, :COLUMNS], joined[:, COLUMNS:]),
+        VARIANCE,
+        LABEL_VARIANCE,
+        np.random.Generator(np.random.Philox(0)),
+    )["factor"]
+    generator, size = np.random.Generator(np.random.Philox(0)), COLUMNS + OUTPUTS
+    bartlett = np.triu(generator.standard_normal((size, size)), 1)
+    np.fill_diagonal(bartlett, np.sqrt(generator.chisquare(FACTOR_TASK.coded_samples - np.arange(size))))
+    long = joined.astype(np.longdouble)
+    noise = np.repeat([VARIANCE, LABEL_VARIANCE], [COLUMNS, OUTPUTS]).astype(np.longdouble)
+    left = long.T @ long + np.diag(noise)
+    upper = np.zeros_like(left)
+    for k in range(size):  # Cholesky's elimination
+        upper[k, k:] = left[k, k:] / np.sqrt(left[k, k])
+        left -= np.outer(upper[k], upper[k])
+    exact = bartlett.astype(np.longdouble) @ upper
+    np.testing.assert_allclose(sent, exact.astype(np.float64), rtol=1e-6, atol=1e-6)
+    gram = compute_gram([Rows(joined[:, :COLUMNS], joined[:, COLUMNS:])]).matrix + np.diag(noise.astype(np.float64))
+    found = bartlett @ np.linalg.cholesky(gram).T
+    error = float(np.linalg.norm(((found - exact) / (BLUR * np.sqrt(noise))).astype(np.float64)))
+    assert 0 < error / math.sqrt(2 * math.pi) * 2 < delta_of(FACTOR_TASK)
+
+
+def test_delta_of_rounding_is_far_below_any_delta_and_grows_with_the_work() -> None:
+    for task in (ROWS_TASK, FACTOR_TASK, SKETCH_TASK):
+        assert 0 < delta_of(task, epsilon=1.0) < 1e-5 * 1e-4
+        assert delta_of(task, epsilon=2.0) == pytest.approx((1 + math.exp(2)) / 2 * delta_of(task), rel=1e-12)
+    for task in (ROWS_TASK, FACTOR_TASK):
+        assert delta_of(task, samples=3000) > delta_of(task)
+        assert delta_of(task, variance=1e-6) > delta_of(task)
+        assert delta_of(replace(task, coded_samples=50_000)) > delta_of(task)
+        assert delta_of(replace(task, clip_norm=None)) == 1.0
+        assert delta_of(task, variance=0.0) == 1.0
