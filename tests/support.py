@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from codedfl.cli import main
 from codedfl.errors import InputError
@@ -139,11 +141,16 @@ class CliResult:
         return lines[0]
 
 
+built_once = functools.cache(typer.main.get_command)
+"""Building the commands takes longer than most of them run."""
+
+
 class Cli:
     """Runs commands in this process, through the real entry point."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.monkeypatch, self.capsys = monkeypatch, capsys
+        monkeypatch.setattr(typer.main, "get_command", built_once)
 
     def __call__(self, *arguments: str) -> CliResult:
         self.monkeypatch.setattr(sys, "argv", ["codedfl", *arguments])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,7 +18,7 @@ LAYERS = (
     ("experiment",),
     ("plotting", "config"),
     ("schemes", "theory", "incentive"),
-    ("curvature",),
+    ("curvature", "private"),
     ("training",),
     ("privacy",),
     ("coding", "fleet", "data"),
@@ -34,8 +35,13 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted((SOURCE / "codedfl").rglob("*.py"))}
 
 
-def imported_by(path: Path) -> Iterator[str]:
-    """Yield the modules of this project that a file imports, wherever in it, but not what only a type checker imports."""
+@functools.cache
+def imported_by(path: Path) -> frozenset[str]:
+    """Return the modules of this project that a file imports, wherever in it, but not what only a type checker imports."""
+    return frozenset(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     type_checking = {
         id(inner)

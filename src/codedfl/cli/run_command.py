@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @configurable(
     *("scheme", "dataset", "target", "devices", "rounds", "total_time", "tau"),
-    *("coded_samples", "noise_variance", "seed", "data_dir", "trace"),
+    *("epsilon", "delta", "threat_model", "label_bound", "coded_samples", "noise_variance", "clip_norm"),
+    *("seed", "data_dir", "trace"),
 )
 def run(
     settings: Settings,

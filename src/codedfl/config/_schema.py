@@ -6,14 +6,14 @@ import json
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from codedfl._messages import no_such_key
 from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
 from codedfl.errors import InputError
 from codedfl.identity import NOT_IDENTITY
-from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
+from codedfl.schemes import DEFAULT_SCHEMES, PRIVATE_SCHEMES, SCHEMES, make_scheme
 from codedfl.streams import MAX_SEED
 
 
@@ -149,10 +149,10 @@ class CodingConfig(Section):
         0,
         description="index of the draw of the coded data: another index changes the coded data alone",
     )
-    clip_norm: NonNegative = Field(
+    clip_norm: Annotated[NonNegative, Field(le=1e15)] | Auto = Field(
         0.0,
-        le=1e15,
-        description="clip the norm of every sample to this value before encoding; 0 for no clipping and no worst-case guarantee",
+        description="clip the norm of every sample to this value before encoding; 0 for no clipping and no worst-case guarantee;"
+        " auto, and 0 with privacy.epsilon, is 1 for random Fourier features, else a quantile of the norms, found privately",
     )
 
 
@@ -172,7 +172,20 @@ class IncentiveConfig(Section):
 class PrivacyConfig(Section):
     """Privacy guarantees (Sec. IV-B)."""
 
+    epsilon: NonNegative = Field(
+        0.0,
+        le=1e4,
+        description="epsilon that everything a device sends is to keep; sets the noise of every scheme; 0 for no such demand",
+    )
     delta: float = Field(1e-5, gt=0, lt=1, description="delta of the worst-case (epsilon, delta) guarantees")
+    threat_model: Literal["each-message", "sums-only"] = Field(
+        "each-message", description="whether the server sees every message of a device, or only sums over devices"
+    )
+    label_bound: NonNegative = Field(
+        0.0,
+        le=1e15,
+        description="regression: clip the norm of a sample's targets to this value, a bound known without the data; 0 for none",
+    )
 
 
 class TrainingConfig(Section):
@@ -247,6 +260,16 @@ class Config(Section):
     options: dict[str, dict[str, Any]] = Field(
         {}, validate_default=True, description="options of individual schemes; omitted ones have their defaults"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _private_schemes_by_default(cls, given: Any) -> Any:
+        """Compare private schemes, if there is an epsilon to keep and no schemes are named."""
+        privacy = given.get("privacy") if isinstance(given, dict) else None
+        epsilon = privacy.get("epsilon") if isinstance(privacy, dict) else getattr(privacy, "epsilon", 0)
+        if isinstance(given, dict) and "schemes" not in given and isinstance(epsilon, int | float) and epsilon > 0:
+            return {**given, "schemes": PRIVATE_SCHEMES}
+        return given
 
     @field_validator("schemes")
     @classmethod

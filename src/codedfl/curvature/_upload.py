@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +12,8 @@ from codedfl._validation import require_at_least
 from codedfl.coding import SubspaceSketch, device_factors, require_rows_for_factor, sketch_all, sketch_factors
 from codedfl.curvature._model import CurvatureModel
 from codedfl.errors import InputError
-from codedfl.training import Code, DevicePlan, Setting, UploadCost, without_code
+from codedfl.privacy import GaussianMechanism, sketch_sensitivity
+from codedfl.training import Code, CodedUpload, DevicePlan, Release, Setting, UploadCost, without_code
 
 Rank = int | Literal["auto"]
 """Number of sketched directions ``r``; ``auto`` for a quarter of the columns, within `USUAL_RANKS`."""
@@ -98,6 +100,20 @@ class SubspaceUpload:
                 f" take {numbers:.3g} numbers, at most {LARGEST_SKETCH} fit; lower options.ccfl.rank, or leave this scheme out."
             )
 
+    def releases(self, setting: Setting, plan: DevicePlan, device: int) -> tuple[Release, ...]:  # noqa: ARG002
+        """Return the sketch, a Gaussian mechanism; see `codedfl.privacy.sketch_sensitivity`."""
+        code, samples = setting.code, setting.federation.samples
+        if not code.uploading[device] or samples[device] == 0:
+            return ()
+        label_bound = 1.0 if setting.federation.task == "classification" else code.label_bound
+        noise = float(code.noise_variance[device]), float(code.label_noise_variance[device])
+        if not self.noise or code.clip_norm is None or label_bound is None or min(noise) == 0:
+            return (Release("subspace sketch", None),)
+        some_rows = bool(self.rows < samples[device])
+        changes = sketch_sensitivity(code.clip_norm, label_bound, some_rows=some_rows)
+        squared = sum(change**2 / variance for change, variance in zip(changes, noise, strict=True))
+        return (Release("subspace sketch", GaussianMechanism(1 / math.sqrt(squared))),)
+
     def depends_on(self, code: Code) -> Code:
         """Return the code with everything blanked out but who takes part, clipping, the draw and, if it is added, the noise."""
         used = replace(without_code(code), clip_norm=code.clip_norm, draw=code.draw)
@@ -129,7 +145,7 @@ class FactorUpload:
 
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[SubspaceSketch, ...], UploadCost]:
         """Draw the factor of every device, and sketch them."""
-        code, federation = setting.code, setting.federation
+        code, federation = self._as_coded.code(setting, plan), setting.federation
         on, rank, d = code.uploading * float(self.noise), self.rank_in(setting), federation.dimension
         factors = dict(
             device_factors(
@@ -172,6 +188,14 @@ class FactorUpload:
                 f"{federation.devices} factors of {width} columns take {numbers:.3g} numbers, at most {LARGEST_FACTORS} fit: set"
                 " options.ccfl.upload to 'subspace'."
             )
+
+    @property
+    def _as_coded(self) -> CodedUpload:
+        return CodedUpload(noise=self.noise, kind="factor")
+
+    def releases(self, setting: Setting, plan: DevicePlan, device: int) -> tuple[Release, ...]:
+        """Return the factor, which tells as much as the coded rows."""
+        return self._as_coded.releases(setting, plan, device)
 
     def depends_on(self, code: Code) -> Code:
         """Return the code, without noise if none is added."""

@@ -22,6 +22,7 @@ from codedfl.data import (
     partition,
 )
 from codedfl.errors import InputError
+from codedfl.experiment._target import clip_labels, label_bound_of, privacy_target
 from codedfl.fleet import (
     Channel,
     Fleet,
@@ -72,8 +73,14 @@ class Experiment:
 
     def with_code_of(self, config: Config) -> Experiment:
         """Return the experiment of another configuration in the same family (see `family_key`): only its code is rebuilt."""
-        code = _code(config, self.setting.federation.devices)
-        setting = replace(self.setting, code=code, server_batch=config.training.server_batch or None)
+        federation, streams = self.setting.federation, self.setting.streams
+        target, clip_norm = privacy_target(config, federation, self.feature_map, streams)
+        setting = replace(
+            self.setting,
+            code=_code(config, federation, clip_norm),
+            server_batch=config.training.server_batch or None,
+            privacy=target,
+        )
         return replace(self, config=config, setting=setting)
 
 
@@ -86,8 +93,10 @@ def family_key(config: Config) -> str:
     default = Config()
     of_a_run = ("rounds", "total_time_s", "server_batch", "evaluations", "initial_std", "model_norm_bound")
     training = config.training.model_copy(update={name: getattr(default.training, name) for name in of_a_run})
-    blanked = ("schemes", "coding", "privacy", "incentive", "learning_rate", "options")
-    shared = config.model_copy(update={name: getattr(default, name) for name in blanked} | {"training": training})
+    privacy = default.privacy.model_copy(update={"label_bound": config.privacy.label_bound})  # it changes the data
+    blanked = ("schemes", "coding", "incentive", "learning_rate", "options")
+    of_a_family = {"training": training, "privacy": privacy}
+    shared = config.model_copy(update={name: getattr(default, name) for name in blanked} | of_a_family)
     return identity((shared, config.training.workers, config.data.data_dir))
 
 
@@ -96,7 +105,7 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
 
     Args:
         config: the configuration.
-        like: an experiment with the same ``seed``, ``data`` and ``features``, whose rows are reused.
+        like: an experiment with the same ``seed``, ``data``, ``features`` and ``privacy.label_bound``, whose rows are reused.
 
     Raises:
         InputError: if data or fleet cannot be read or do not fit together.
@@ -113,6 +122,9 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
         federation, feature_map = _open(config)
     else:
         federation, feature_map = _build(config, streams)
+    if like is None:
+        federation = clip_labels(config, federation)
+    target, clip_norm = privacy_target(config, federation, feature_map, streams)
     fleet = _fleet(config, federation.device_names, streams)
     large = federation.dimension >= LARGE_DIMENSION
     setting = Setting(
@@ -123,13 +135,14 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
             fleet,
             Workload.for_linear_model(federation.dimension, federation.outputs, config.training.local_steps),
         ),
-        code=_code(config, federation.devices),
+        code=_code(config, federation, clip_norm),
         local_steps=config.training.local_steps,
         deadline_s=config.training.deadline_s,
         server_mac_rate=config.fleet.server_mac_rate,
         server_batch=config.training.server_batch or None,
         streams=streams,
         cohort=config.training.cohort or None,
+        privacy=target,
         workers=Workers(config.training.workers or (available_cores() if large else 1)),
     )
     traces = _read_traces(config.fleet.trace, tuple(SCHEMES), federation.device_names)
@@ -233,8 +246,8 @@ def _channel(config: Config, fleet: Fleet, workload: Workload) -> Channel:
     return replace(channel, bandwidth_hz=bandwidth_for_straggler_ratio(timing, 1, given.straggler_ratio))
 
 
-def _code(config: Config, devices: int) -> Code:
-    coding = config.coding
+def _code(config: Config, federation: Federation, clip_norm: float | None) -> Code:
+    coding, devices = config.coding, federation.devices
     noise = _per_device("coding.noise_variance", coding.noise_variance, devices)
     participants: BoolArray | None = None
     if config.incentive.mechanism != "none":
@@ -244,9 +257,10 @@ def _code(config: Config, devices: int) -> Code:
         noise,
         _per_device("coding.label_noise_variance", coding.label_noise_variance, devices),
         coding.encoder,
-        coding.clip_norm or None,
+        clip_norm,
         participants,
         coding.draw,
+        label_bound_of(config, federation),
     )
 
 

@@ -41,16 +41,20 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
     if isinstance(scheme.upload, SubspaceUpload):
         return _privacy_of_sketch(setting, scheme.upload, delta)
     if not isinstance(scheme.upload, CodedUpload | FactorUpload):
+        if scheme.upload.noise:
+            none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
+            return {**none, "mi_dp": "no coded upload"}
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
         return {**unbounded, "mi_dp": "unbounded: exact statistics"}
     rows = max(plan.coded_rows(setting.code.coded_samples))
-    on, uploading = 1.0 if scheme.upload.noise else 0.0, setting.code.uploading
-    noise, label_noise = on * setting.code.noise_variance[uploading], on * setting.code.label_noise_variance[uploading]
+    kept_apart = isinstance(scheme.upload, FactorUpload) or scheme.upload.kind == "factor"
+    code = CodedUpload(scheme.upload.noise, "factor" if kept_apart else "rows", _share(scheme)).code(setting, plan)
+    on, uploading = 1.0 if scheme.upload.noise else 0.0, code.uploading
+    noise, label_noise = on * code.noise_variance[uploading], on * code.label_noise_variance[uploading]
     bits = mi_dp_bits(rows, float(noise.min()))
     meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
     epsilon = _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta)
     # Second moments of several devices do not share their noise as rows do that are added up.
-    kept_apart = isinstance(scheme.upload, FactorUpload) or scheme.upload.kind == "factor"
     return {
         "mi_dp_bits": bits,
         "mi_dp": meaning,
@@ -64,7 +68,8 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
 
 def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | None, delta: float) -> float:
     """Return the worst-case epsilon under this noise; infinite if samples are not clipped."""
-    if setting.code.clip_norm is None:
+    label_bound = _label_bound(setting)
+    if setting.code.clip_norm is None or (label_noise is not None and label_bound is None):
         return math.inf
     return PrivacyAccountant(
         coded_samples=rows,
@@ -72,13 +77,17 @@ def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | Non
         delta=delta,
         norm_bound=setting.code.clip_norm,
         label_noise_variance=label_noise,
-        label_norm_bound=_label_norm(setting),
+        label_norm_bound=label_bound or 1.0,
     ).epsilon
 
 
-def _label_norm(setting: Setting) -> float:
-    """Return ``B_Y``, the largest norm of a label."""
-    return float(np.linalg.norm(setting.federation.labels, axis=1).max()) or 1.0
+def _label_bound(setting: Setting) -> float | None:
+    """Return ``B_Y``: 1 for one-hot labels, the bound that a regression's targets were clipped to, None without one."""
+    return 1.0 if setting.federation.task == "classification" else setting.code.label_bound
+
+
+def _share(scheme: Scheme) -> float:
+    return scheme.upload.budget_share if isinstance(scheme.upload, CodedUpload) else 1.0
 
 
 def _privacy_of_sketch(setting: Setting, upload: SubspaceUpload, delta: float) -> dict[str, Any]:
@@ -92,11 +101,12 @@ def _privacy_of_sketch(setting: Setting, upload: SubspaceUpload, delta: float) -
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
         return {**unbounded, "mi_dp": "unbounded: sketch without noise"}
     features = both = math.inf
-    if bound is not None:
+    label_bound = _label_bound(setting)
+    if bound is not None and label_bound is not None:
         features = both = 0.0
         for i in np.flatnonzero(sending):
             some = bool(upload.rows < samples[i])
-            changes = sketch_sensitivity(bound, _label_norm(setting), some_rows=some)
+            changes = sketch_sensitivity(bound, label_bound, some_rows=some)
             squares = [
                 change**2 / variance if variance > 0 else math.inf
                 for change, variance in zip(

@@ -208,7 +208,9 @@ class _Job:
         """Return the learning rate, followed by smaller ones to back off to if the run diverges."""
         scale = self.scale(choice)
         if scale is None:
-            return tuple(LearningRate(multiple) for multiple in OWN_STEP_MULTIPLES)
+            # To back off would be to look at the loss, which is not part of what a private scheme releases.
+            multiples = (1.0,) if self.scheme.private else OWN_STEP_MULTIPLES
+            return tuple(LearningRate(multiple) for multiple in multiples)
         smaller = sorted((t.scale for t in choice.trials if t.scale < scale), reverse=True) if choice else []
         decay_rounds = self.config.learning_rate.decay_rounds
         return tuple(LearningRate.relative(each, smoothness, decay_rounds) for each in (scale, *smaller))
@@ -252,7 +254,7 @@ class _Runner:
         trace = experiment.traces.get(scheme.name)
         plan = scheme.device.plan(experiment.setting, trace)
         scheme.require_possible(experiment.setting, plan)
-        rounds = rounds_of(experiment.config, scheme, plan)
+        rounds = rounds_of(experiment.config, scheme, experiment.setting, plan)
         if trace is not None and plan.broadcasts and rounds > trace.rounds:
             raise InputError(
                 f"fleet.trace has {trace.rounds} round(s) but {scheme.title} is to train for {rounds}: record more, or lower "
@@ -376,7 +378,7 @@ class _Runner:
         setting = validation_setting(job.experiment.setting, options.validation_fraction)
         plan = job.scheme.device.plan(setting, job.experiment.traces.get(job.scheme.name))
         prepared = uploads.prepare(job.scheme, setting, plan)
-        rounds = rounds_of(job.config, job.scheme, plan)
+        rounds = rounds_of(job.config, job.scheme, setting, plan)
         return Search(
             prepared,
             options.grid,
@@ -408,10 +410,13 @@ class _Runner:
         return frozenset()
 
 
-def rounds_of(config: Config, scheme: Scheme, plan: DevicePlan) -> int:
+def rounds_of(config: Config, scheme: Scheme, setting: Setting, plan: DevicePlan) -> int:
     """Return the number of rounds of a scheme in a configuration; a one-shot scheme has none."""
     if scheme.one_shot:
         return 0
+    own = scheme.rounds(setting)
+    if own is not None:
+        return own
     return config.training.rounds or rounds_within(scheme.name, plan, config.training.total_time_s)
 
 
@@ -454,7 +459,7 @@ class _Uploads:
         if scheme.upload is None or not plan.coded_for_all:
             return scheme.prepare(setting, plan=plan)
         code = scheme.depends_on(setting).code
-        key = identity((scheme.upload, setting.federation, setting.streams, code))
+        key = identity((scheme.upload, setting.federation, setting.streams, code, setting.privacy))
         if key not in self._known:
             self._known[key] = scheme.upload.prepare(setting, plan)
         return scheme.prepared(setting, plan, *self._known[key])

@@ -11,6 +11,7 @@ import numpy as np
 from codedfl._version import __version__
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._notes import notes_on
+from codedfl.experiment._privacy_statement import privacy_statement
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.training import Ledger, RunResult
 
@@ -89,6 +90,7 @@ def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any
         "arrival_probability": result.prepared.device.arrivals.probability,
         **_costs(ledger),
         **privacy_of(result, comparison.config.privacy.delta),
+        "privacy": privacy_statement(result, comparison.config, comparison.experiment.feature_map),
         "step_size": None if result.scheme.tunes_itself else result.learning_rate.initial,
         "step_size_scale": result.scale,
         "step_size_trials": [asdict(trial) for trial in result.choice.trials] if result.choice else None,

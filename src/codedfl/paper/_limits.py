@@ -110,7 +110,7 @@ def measure_limit(experiment: Experiment) -> list[Row]:
             "excess_loss": limit.gap / setting.gram.loss(setting.gram.optimum),
             "least_eigenvalue": limit.least_eigenvalue,
             "smoothness": setting.gram.smoothness,
-            "steps": setting.local_steps * rounds_of(config, prepared.scheme, prepared.device),
+            "steps": setting.local_steps * rounds_of(config, prepared.scheme, setting, prepared.device),
         }
     ]
 

@@ -11,11 +11,12 @@ from codedfl.schemes._ccfl import ccfl
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
 from codedfl.schemes._dp_cfl import dp_cfl
+from codedfl.schemes._dp_gd import dp_gd
 from codedfl.schemes._fed3r import RidgeRegression, fed3r
 from codedfl.schemes._fedavg import fedavg
 from codedfl.schemes._momentum import Momentum, momentum
 from codedfl.schemes._one_shot import CodedSolution, one_shot
-from codedfl.schemes._registry import DEFAULT_SCHEMES, PAPER_SCHEMES, SCHEMES, make_scheme
+from codedfl.schemes._registry import DEFAULT_SCHEMES, PAPER_SCHEMES, PRIVATE_SCHEMES, SCHEMES, make_scheme
 from codedfl.schemes._scfl import scfl, scfl_fixed
 from codedfl.schemes._table import COLUMNS, describe, markdown_table
 
@@ -23,6 +24,7 @@ __all__ = [
     "COLUMNS",
     "DEFAULT_SCHEMES",
     "PAPER_SCHEMES",
+    "PRIVATE_SCHEMES",
     "SCHEMES",
     "CodedSolution",
     "Momentum",
@@ -32,6 +34,7 @@ __all__ = [
     "codedfedl",
     "describe",
     "dp_cfl",
+    "dp_gd",
     "fed3r",
     "fedavg",
     "make_scheme",

@@ -13,6 +13,7 @@ from codedfl.schemes._ccfl import ccfl
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
 from codedfl.schemes._dp_cfl import dp_cfl
+from codedfl.schemes._dp_gd import dp_gd
 from codedfl.schemes._fed3r import fed3r
 from codedfl.schemes._fedavg import fedavg
 from codedfl.schemes._momentum import momentum
@@ -31,6 +32,7 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "momentum": momentum,
     "fed3r": fed3r,
     "one-shot": one_shot,
+    "dp-gd": dp_gd,
 }
 
 PAPER_SCHEMES = ("fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl-fixed", "scfl")
@@ -38,6 +40,10 @@ PAPER_SCHEMES = ("fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl-fixed", "scfl"
 
 DEFAULT_SCHEMES = ("fedavg", "codedfedl", "dp-cfl", "scfl", "momentum", "fed3r", "ccfl")
 """The schemes that a comparison runs by default: one of each kind that runs with any code."""
+
+
+PRIVATE_SCHEMES = ("dp-gd", "one-shot", "dp-cfl", "scfl")
+"""The schemes that a comparison runs by default if it is to keep an epsilon."""
 
 
 def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Scheme:
@@ -56,7 +62,7 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         >>> make_scheme("sclf")
         Traceback (most recent call last):
         codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl, \
-ccfl, momentum, fed3r, one-shot. Did you mean 'scfl'?
+ccfl, momentum, fed3r, one-shot, dp-gd. Did you mean 'scfl'?
     """
     if name not in SCHEMES:
         raise InputError(

@@ -4,7 +4,16 @@ from codedfl.training._aggregation import Aggregation, DeviceUpdate, InverseProb
 from codedfl.training._allocated import AllocatedGradient
 from codedfl.training._callbacks import Callback, ReportProgress, StopOnDivergence, StopOnInterrupt, StopTraining
 from codedfl.training._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from codedfl.training._devices import DevicePlan, DeviceWork, Idle, LocalSGD, WalkPlan, bernoulli_steps, walking_steps
+from codedfl.training._devices import (
+    DevicePlan,
+    DeviceWork,
+    Idle,
+    LocalSGD,
+    LocalSGDPlan,
+    WalkPlan,
+    bernoulli_steps,
+    walking_steps,
+)
 from codedfl.training._evaluation import Evaluator, Reference
 from codedfl.training._gradients import accumulate_gradients
 from codedfl.training._learning_rate import LearningRate
@@ -12,14 +21,16 @@ from codedfl.training._ledger import Ledger
 from codedfl.training._lockstep import advance
 from codedfl.training._loop import StopTogether, rounds_within, train, train_together
 from codedfl.training._one_shot import OneShot
+from codedfl.training._privacy import PrivacyTarget, Release, ThreatModel, least_arrivals
+from codedfl.training._private_sum import Geometry, PrivateSum
 from codedfl.training._recording import Recorder, curves_to_csv
 from codedfl.training._records import record_arrays, record_from
 from codedfl.training._result import Evaluation, RunProgress, RunResult, Status, StepSizeChoice, Trial
 from codedfl.training._run import Run
-from codedfl.training._sampling import bernoulli_batches
+from codedfl.training._sampling import bernoulli_batches, sample_batches
 from codedfl.training._scheme import PreparedScheme, Scheme, SchemeState, State
 from codedfl.training._server import CodedSGD, ParityGradient, ServerPlan, ServerWork, full_steps_of
-from codedfl.training._setting import Code, Setting
+from codedfl.training._setting import LARGEST_GRAM, Code, Setting, asking
 from codedfl.training._stability import round_growth, unstable_steps
 from codedfl.training._statistics import ExactStatistics
 from codedfl.training._steps import Start, Steps
@@ -28,9 +39,10 @@ from codedfl.training._tuning import (
     choose_step_sizes,
     validation_setting,
 )
-from codedfl.training._uploads import CodedUpload, Upload, UploadCost, Uploaded, coded_of, without_code
+from codedfl.training._uploads import CodedUpload, Held, Upload, UploadCost, Uploaded, coded_of, without_code
 
 __all__ = [
+    "LARGEST_GRAM",
     "Aggregation",
     "AllocatedGradient",
     "Callback",
@@ -44,16 +56,22 @@ __all__ = [
     "Evaluation",
     "Evaluator",
     "ExactStatistics",
+    "Geometry",
+    "Held",
     "Idle",
     "InverseProbability",
     "LearningRate",
     "Ledger",
     "LocalSGD",
+    "LocalSGDPlan",
     "OneShot",
     "ParityGradient",
     "PreparedScheme",
+    "PrivacyTarget",
+    "PrivateSum",
     "Recorder",
     "Reference",
+    "Release",
     "ReportProgress",
     "Round",
     "Run",
@@ -75,6 +93,7 @@ __all__ = [
     "StopTogether",
     "StopTraining",
     "Sum",
+    "ThreatModel",
     "Trial",
     "Upload",
     "UploadCost",
@@ -82,17 +101,20 @@ __all__ = [
     "WalkPlan",
     "accumulate_gradients",
     "advance",
+    "asking",
     "bernoulli_batches",
     "bernoulli_steps",
     "choose_step_sizes",
     "coded_of",
     "curves_to_csv",
     "full_steps_of",
+    "least_arrivals",
     "load_checkpoint",
     "record_arrays",
     "record_from",
     "round_growth",
     "rounds_within",
+    "sample_batches",
     "save_checkpoint",
     "train",
     "train_together",

@@ -124,6 +124,10 @@ class _AllocatedPlan:
     def mean_steps(self, device: int, starts: Sequence[Start]) -> None:
         """Return None: the mean differs between mini-batches."""
 
+    def precision(self, round: int) -> float:  # noqa: ARG002 (every round is the same)
+        """Return 0: gradients are sent in the clear."""
+        return 0.0
+
     def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
         mini_batches = len(self.parity_rows)
         batch = mini_batch_of(round, mini_batches, self.streams)

@@ -55,6 +55,9 @@ class DevicePlan(Protocol):
     def mean_steps(self, device: int, starts: Sequence[Start]) -> Steps | None:
         """Return the expected steps of a device, without labels; None if rounds differ in more than their batches."""
 
+    def precision(self, round: int) -> float:
+        """Return ``1 / z^2`` of an update in a round, ``z`` being its noise multiplier; 0 for an update in the clear."""
+
 
 class DeviceWork(Protocol):
     """A rule for the work of the devices."""
@@ -146,6 +149,10 @@ class LocalSGDPlan:
         features, _ = self.federation.device(device)
         no_labels = np.zeros((len(features), starts[0].model.shape[1]), features.dtype)
         return Steps(features, no_labels, [None] * self.local_steps, 1.0, starts)
+
+    def precision(self, round: int) -> float:  # noqa: ARG002 (every round is the same)
+        """Return 0: updates are sent in the clear."""
+        return 0.0
 
 
 @dataclass(frozen=True)

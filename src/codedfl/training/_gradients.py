@@ -85,6 +85,9 @@ def _accumulate(parties: Sequence[Steps], workers: Workers) -> list[Sequence[Flo
 def _with_numpy(party: Steps) -> Sequence[FloatArray]:
     """Take the steps of all starts side by side: rows are gathered once, and wide products are faster than narrow ones."""
     features, labels, starts = party.features, party.labels, party.starts
+    if party.private is not None:
+        (batch,) = party.batches
+        return [party.private.release(features, labels, batch, start.model, party.scale) for start in starts]
     outputs = labels.shape[1]
     model = starts[0].model if len(starts) == 1 else np.hstack([start.model for start in starts])
     number = model.dtype.type

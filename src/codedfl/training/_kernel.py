@@ -28,6 +28,7 @@ def suits(steps: Steps) -> bool:
     dtype, (samples, d), outputs = features.dtype, features.shape, labels.shape[1]
     return (
         library() is not None
+        and steps.private is None
         and steps.kernel_batches is not None
         and dtype in _DTYPES
         and dtype == labels.dtype

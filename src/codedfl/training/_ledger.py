@@ -25,6 +25,9 @@ class Ledger:
         aggregation_s: time that the server took between deadlines and the rounds that followed.
         arrivals: updates that arrived, over all rounds.
         rounds: rounds charged.
+        updates: updates that each device computed and sent, late ones included, (N,).
+        precision: for each device, the sum of ``1 / z^2`` over its updates, ``z`` being the noise multiplier of an update; 0 for
+            updates in the clear, (N,).
         upload: the one-shot coded upload, or None.
     """
 
@@ -36,13 +39,15 @@ class Ledger:
     aggregation_s: float = 0.0
     arrivals: int = 0
     rounds: int = 0
+    updates: FloatArray = field(default_factory=lambda: np.zeros(0))
+    precision: FloatArray = field(default_factory=lambda: np.zeros(0))
     upload: UploadCost | None = field(default=None)
 
     @classmethod
     def opened(cls, prepared: PreparedScheme) -> Ledger:
         """Open the ledger of a scheme with its upload charged."""
-        up, late, down, macs = np.zeros((4, prepared.setting.federation.devices))
-        return cls(up, late, down, macs, upload=prepared.upload_cost)
+        up, late, down, macs, updates, precision = np.zeros((6, prepared.setting.federation.devices))
+        return cls(up, late, down, macs, updates=updates, precision=precision, upload=prepared.upload_cost)
 
     def charge(self, prepared: PreparedScheme, round: int, attendance: Attendance) -> None:
         """Charge one round."""
@@ -54,6 +59,8 @@ class Ledger:
         self.bits_late[asked] += attendance.late_bits
         self.bits_down[asked] += workload.payload_bits * prepared.device.broadcasts
         self.device_macs[asked] += workload.macs_per_sample * workload.local_steps * attendance.batch_sizes
+        self.updates[asked] += attendance.batch_sizes > 0
+        self.precision[asked] += (attendance.batch_sizes > 0) * prepared.device.precision(round)
         aggregation_macs = prepared.scheme.aggregation_macs(prepared.setting)
         self.server_macs += aggregation_macs
         self.aggregation_s += aggregation_macs / prepared.setting.server_mac_rate

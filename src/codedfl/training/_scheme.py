@@ -113,6 +113,15 @@ class Scheme:
         return False
 
     @property
+    def private(self) -> bool:
+        """Whether the noise comes from the privacy target of the setting, and nothing is chosen on the devices' data."""
+        return False
+
+    def rounds(self, setting: Setting) -> int | None:  # noqa: ARG002 (for subclasses)
+        """Return the number of rounds if the scheme sets it itself; None for as many as there is time for."""
+        return None
+
+    @property
     def one_shot(self) -> bool:
         """Whether `init` returns the final model, so that no rounds are needed after the upload."""
         return False
@@ -194,7 +203,12 @@ class Scheme:
         example.
         """
         code = without_code(setting.code) if self.upload is None else self.upload.depends_on(setting.code)
-        return replace(setting, code=code, server_batch=None if self.server is None else setting.server_batch)
+        return replace(
+            setting,
+            code=code,
+            server_batch=None if self.server is None else setting.server_batch,
+            privacy=setting.privacy if self.private or self.upload is not None else None,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from codedfl.fleet import (
 from codedfl.identity import NOT_IDENTITY
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
+from codedfl.training._privacy import PrivacyTarget
 from codedfl.typing import BoolArray, FloatArray
 
 LARGEST_GRAM = 16_384
@@ -119,6 +120,7 @@ class Setting:
         streams: all randomness.
         workers: threads; no result depends on their number.
         cohort: devices asked per round, drawn at random; None for all.
+        privacy: what everything that a device sends has to keep; None for no such demand.
     """
 
     federation: Federation
@@ -132,6 +134,7 @@ class Setting:
     streams: Streams
     workers: Workers = field(default_factory=Workers, metadata=NOT_IDENTITY)
     cohort: int | None = None
+    privacy: PrivacyTarget | None = None
 
     def __post_init__(self) -> None:
         require_at_least("training.local_steps", self.local_steps, 1)

@@ -9,6 +9,7 @@ import numpy as np
 from codedfl.coding import CodedData
 from codedfl.errors import InputError
 from codedfl.training._devices import DevicePlan
+from codedfl.training._privacy import Release
 from codedfl.training._setting import LARGEST_GRAM, Code, Setting
 from codedfl.training._uploads import UploadCost, without_code
 
@@ -52,6 +53,10 @@ class ExactStatistics:
                 f"features.dimension = {setting.federation.dimension} is too large to hold X^T X (at most {LARGEST_GRAM} columns)"
                 ": use fewer features, or leave this scheme out."
             )
+
+    def releases(self, setting: Setting, plan: DevicePlan, device: int) -> tuple[Release, ...]:  # noqa: ARG002
+        """Return the statistics, which nothing protects."""
+        return (Release("exact second moments", None),)
 
     def depends_on(self, code: Code) -> Code:
         """Return a blank code: nothing is coded."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from codedfl.training._private_sum import PrivateSum
 from codedfl.training._sampling import Batch, BernoulliBatches
 from codedfl.typing import FloatArray, IntArray
 
@@ -41,6 +42,7 @@ class Steps:
         batches: the sampled rows of each step.
         scale: the factor that makes the sampled gradient unbiased.
         starts: one per run.
+        private: what protects the gradient, of a single step; None for a gradient in the clear.
     """
 
     features: FloatArray
@@ -48,6 +50,7 @@ class Steps:
     batches: Sequence[Batch]
     scale: float
     starts: Sequence[Start]
+    private: PrivateSum | None = None
 
     @cached_property
     def kernel_batches(self) -> BernoulliBatches | list[IntArray] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,8 +11,11 @@ from typing import Literal, Protocol
 import numpy as np
 
 from codedfl.coding import CodedData, Rows, SubspaceSketch, encode_all, encode_factors, require_rows_for_factor
+from codedfl.errors import InputError
 from codedfl.fleet import BITS_PER_NUMBER
+from codedfl.privacy import CodedMechanism, signal_to_noise
 from codedfl.training._devices import DevicePlan
+from codedfl.training._privacy import Release, coded_noise
 from codedfl.training._setting import Code, Setting
 from codedfl.typing import FloatArray
 
@@ -103,7 +107,11 @@ class UploadCost:
         return replace(self, server_macs=total, server_s=total / setting.server_mac_rate)
 
 
-Uploaded = tuple[CodedData | SubspaceSketch, ...]
+class Held:
+    """Base of whatever else an upload leaves at the server."""
+
+
+Uploaded = tuple[CodedData | SubspaceSketch | Held, ...]
 """What the server holds after the upload."""
 
 
@@ -131,6 +139,9 @@ class Upload(Protocol):
     def depends_on(self, code: Code) -> Code:
         """Return the code with everything blanked out that this upload does not use."""
 
+    def releases(self, setting: Setting, plan: DevicePlan, device: int) -> tuple[Release, ...]:
+        """Return what a device sends, each with the mechanism that it is to whoever sees it."""
+
 
 def without_code(code: Code) -> Code:
     """Return a code with everything blanked out but who takes part, for schemes that upload nothing coded."""
@@ -150,10 +161,12 @@ class CodedUpload:
     Args:
         noise: whether the setting's noise is added. The original CFL-FB and CodedFedL add none.
         kind: ``rows`` or ``factor``.
+        budget_share: share of the privacy target, if there is one, that the upload may use.
     """
 
     noise: bool = True
     kind: Literal["rows", "factor"] = "rows"
+    budget_share: float = 1.0
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
         """Refuse a factor of fewer coded rows than columns."""
@@ -165,9 +178,45 @@ class CodedUpload:
         """Return the code, without noise if none is added."""
         return code if self.noise else code.without_noise()
 
+    def code(self, setting: Setting, plan: DevicePlan) -> Code:
+        """Return the code of the setting, with the noise that its privacy target asks for if there is one.
+
+        Features and labels get half of the signal-to-noise ratio each. Rows are added up, so a server that sees sums only needs
+        the noise in the sum; second moments of factors do not share their noise.
+        """
+        code, target = setting.code, setting.privacy
+        if target is None or not self.noise:
+            return code
+        if code.clip_norm is None:
+            raise InputError('coding.clip_norm = 0 bounds no sample: set a norm, or "auto".')
+        rows = sum(plan.coded_rows(code.coded_samples))
+        noise = coded_noise(target, rows, code.clip_norm, self.budget_share)
+        if target.sums_only and self.kind == "rows":
+            noise = noise / int(np.count_nonzero(code.uploading))
+        ones = np.ones(len(code.uploading))
+        return replace(code, noise_variance=noise[0] * ones, label_noise_variance=noise[1] * ones)
+
+    def releases(self, setting: Setting, plan: DevicePlan, device: int) -> tuple[Release, ...]:
+        """Return the coded rows, or the factor, which tells as much."""
+        code, target = self.code(setting, plan), setting.privacy
+        if not code.uploading[device]:
+            return ()
+        message = "coded rows" if self.kind == "rows" else "factor of coded rows"
+        label_bound = 1.0 if setting.federation.task == "classification" else code.label_bound
+        if not self.noise or code.clip_norm is None or label_bound is None:
+            return (Release(message, None),)
+        summed = target is not None and target.sums_only and self.kind == "rows"
+        noise, label_noise = (
+            float(values[code.uploading].sum() if summed else values[device])
+            for values in (code.noise_variance, code.label_noise_variance)
+        )
+        ratio = signal_to_noise(code.clip_norm, noise) + signal_to_noise(label_bound, label_noise)
+        mechanism = CodedMechanism(sum(plan.coded_rows(code.coded_samples)), ratio) if ratio < math.inf else None
+        return (Release(message, mechanism),)
+
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[CodedData, ...], UploadCost]:
         """Encode on all devices and sum at the server, for every coded batch of the plan."""
-        code = setting.code
+        code = self.code(setting, plan)
         on = code.uploading * float(self.noise)
         encode = encode_factors if self.kind == "factor" else self._rows_encoder(setting, plan)
         coded = tuple(

@@ -1,0 +1,114 @@
+"""The privacy of a whole run: what covers everything that its devices sent, and what does not."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from codedfl.config import Config
+from codedfl.data import FeatureMap
+from codedfl.privacy import GaussianMechanism, Mechanism, epsilon_of
+from codedfl.training import Release, RunResult
+
+Covers = Literal["everything", "upload", "nothing"]
+
+SIMULATED = (
+    "noise of a simulation comes from a seed and protects nobody; on real devices it comes from the operating system"
+)
+
+
+def releases_of(result: RunResult, device: int) -> tuple[Release, ...]:
+    """Return everything that a device sent in a run, each with its mechanism.
+
+    Uploads come from the scheme; updates are counted by the ledger of the run, late ones included. Which rounds a device took
+    part in depends on the channel and not on its data.
+    """
+    prepared, ledger = result.prepared, result.progress.ledger
+    plan, setting = prepared.device, prepared.setting
+    target = setting.privacy
+    sent = [Release("norms of the samples", mechanism) for mechanism in (target.spent if target else ())]
+    if result.scheme.upload is not None:
+        sent += result.scheme.upload.releases(setting, plan, device)
+    updates, precision = int(ledger.updates[device]), float(ledger.precision[device])
+    if updates and precision > 0:
+        rate = float(getattr(plan, "sampling_rate", 1.0))
+        mechanism = (
+            GaussianMechanism(1 / math.sqrt(precision))
+            if rate == 1
+            else GaussianMechanism(math.sqrt(updates / precision), updates, rate)
+        )
+        sent.append(Release("updates", mechanism, upload=False))
+    elif updates:
+        sent.append(Release("updates", None, upload=False))
+    return tuple(sent)
+
+
+def covers(releases: tuple[Release, ...]) -> Covers:
+    """Return what a guarantee covers: everything that was sent, the uploads alone, or nothing."""
+    if all(release.mechanism is not None for release in releases):
+        return "everything"
+    uploads = [release for release in releases if release.upload]
+    if uploads and all(release.mechanism is not None for release in uploads):
+        return "upload"
+    return "nothing"
+
+
+def privacy_statement(result: RunResult, config: Config, feature_map: FeatureMap) -> dict[str, Any]:
+    """Return the privacy of a run in words and numbers, per sample added or removed.
+
+    Returns:
+        ``epsilon``, the largest over devices, of what is covered (infinite if nothing is); ``delta``; ``covers``: ``everything``,
+        ``upload`` or ``nothing``; ``threat_model``: ``each message`` or ``sums only``; ``devices``: epsilon of each;
+        ``messages``: what the device with the largest epsilon sent, with the mechanisms; ``outside``: what no number covers.
+    """
+    delta, setting = config.privacy.delta, result.prepared.setting
+    everything = [releases_of(result, device) for device in range(setting.federation.devices)]
+    what = min((covers(releases) for releases in everything), key=("nothing", "upload", "everything").index)
+    epsilons = [_epsilon(releases, what, delta) for releases in everything]
+    worst = int(np.argmax(epsilons))
+    sums = setting.privacy is not None and setting.privacy.sums_only
+    return {
+        "epsilon": epsilons[worst],
+        "delta": delta,
+        "covers": what,
+        "threat_model": "sums only" if sums else "each message",
+        "adjacency": "one sample more or less",
+        "devices": epsilons,
+        "messages": [_in_words(release) for release in everything[worst]],
+        "outside": _outside(result, config, feature_map),
+    }
+
+
+def _epsilon(releases: tuple[Release, ...], what: Covers, delta: float) -> float:
+    """Return the epsilon of what is covered."""
+    if what == "nothing":
+        return math.inf
+    counted = [r.mechanism for r in releases if r.mechanism is not None and (what == "everything" or r.upload)]
+    return _composed(tuple(counted), delta)
+
+
+@lru_cache(maxsize=512)
+def _composed(mechanisms: tuple[Mechanism, ...], delta: float) -> float:
+    return epsilon_of(mechanisms, delta)
+
+
+def _in_words(release: Release) -> dict[str, Any]:
+    mechanism = release.mechanism
+    if mechanism is None:
+        return {"message": release.message, "mechanism": "none"}
+    return {"message": release.message, "mechanism": type(mechanism).__name__, **vars(mechanism)}
+
+
+def _outside(result: RunResult, config: Config, feature_map: FeatureMap) -> list[str]:
+    """Return what the guarantee leaves out, one clause each."""
+    outside = ["how many samples each device has is taken to be public", SIMULATED]
+    if result.choice is not None:
+        outside.append("the step size was chosen on held-out samples of the devices")
+    if feature_map.input_mean is not None or not (feature_map.output_scale == 1).all():
+        outside.append("means and scales of the features were fitted to the pooled samples")
+    if feature_map.frequencies is not None and config.features.gamma == "scale":
+        outside.append("features.gamma was fitted to the variance of the pooled samples")
+    return outside

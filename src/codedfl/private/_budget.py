@@ -1,0 +1,121 @@
+"""How private descent divides its budget, decided before any data is looked at."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from codedfl.privacy import GaussianMechanism, Mechanism
+from codedfl.training import LARGEST_GRAM, PrivacyTarget, Setting
+from codedfl.typing import FloatArray
+
+Curvature = Literal["auto", "second-moments", "mean", "none"]
+"""What devices tell about the geometry of their features before training."""
+
+MEAN_SHARE, MOMENTS_SHARE = 0.03, 0.12
+"""Shares of ``mu^2`` for the mean of the features and for their second moments."""
+
+CLIP_SHARE = 0.75
+"""Clip norm of a sample's gradient, in units of the product of the typical norms of its features and its labels.
+
+Residuals start at the size of the labels and shrink. A norm below that makes a Huber loss of the square, with less noise."""
+
+NOISE_SHARE = 0.1
+"""Standard deviation that the noise may have in a prediction, in units of the labels: it sets the ridge."""
+
+MOST_FIRST_ORDER_ROUNDS = 32
+"""Rounds up to which the mean suffices; training that would take more asks for second moments."""
+
+MOST_ROUNDS = 100
+
+GROWTH = 1.2
+"""Factor by which ``1 / z^2`` grows from one round to the next: gradients close to the solution count most."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The noise of every message of a run, in units of its sensitivity, and the number of rounds.
+
+    Args:
+        curvature: what devices send first.
+        mean_multiplier: noise of the mean; infinite if it is not sent.
+        moments_multiplier: noise of the second moments; infinite if they are not sent.
+        noise_multipliers: noise of the update of each round, (K,).
+        effective_multiplier: that of a single update on all rows that would tell as much as all of them together.
+    """
+
+    curvature: Curvature
+    mean_multiplier: float
+    moments_multiplier: float
+    noise_multipliers: FloatArray
+    effective_multiplier: float
+
+    @property
+    def rounds(self) -> int:
+        """``K``."""
+        return len(self.noise_multipliers)
+
+    @property
+    def uploads(self) -> tuple[tuple[str, GaussianMechanism], ...]:
+        """What is sent before the rounds."""
+        sent = (("mean of the features", self.mean_multiplier), ("second moments", self.moments_multiplier))
+        return tuple((name, GaussianMechanism(z)) for name, z in sent if math.isfinite(z))
+
+
+def divide(setting: Setting, target: PrivacyTarget, curvature: Curvature, sampling_rate: float, rounds: int) -> Budget:
+    """Divide the budget of a run between curvature and updates; see `Budget`.
+
+    All of it follows from public numbers: the dimension, the numbers of samples and devices, and the target.
+
+    Args:
+        setting: the data, of which only the sizes are used.
+        target: what to keep.
+        curvature: what devices send first; ``auto`` for the least that keeps training within `MOST_FIRST_ORDER_ROUNDS`.
+        sampling_rate: ``q``.
+        rounds: ``K``; 0 for the number that the predicted conditioning asks for.
+    """
+    devices = int(np.count_nonzero(setting.federation.samples))
+    noise = 1.0 if target.sums_only else math.sqrt(devices)
+    return _divide(
+        target, setting.federation.dimension, setting.federation.total_samples, noise, curvature, sampling_rate, rounds
+    )
+
+
+@lru_cache(maxsize=256)
+def _divide(
+    target: PrivacyTarget,
+    dimension: int,
+    samples: int,
+    noise: float,
+    curvature: Curvature,
+    sampling_rate: float,
+    rounds: int,
+) -> Budget:
+    if curvature == "auto":
+        first_order = _divide(target, dimension, samples, noise, "mean", sampling_rate, rounds)
+        if first_order.rounds <= MOST_FIRST_ORDER_ROUNDS or dimension > LARGEST_GRAM:
+            return first_order
+        curvature = "second-moments"
+    mean = target.multiplier_for_share(MEAN_SHARE) if curvature in ("mean", "second-moments") else math.inf
+    moments = target.multiplier_for_share(MOMENTS_SHARE) if curvature == "second-moments" else math.inf
+    besides: tuple[Mechanism, ...] = tuple(GaussianMechanism(z) for z in (mean, moments) if math.isfinite(z))
+    alone = target.noise_multiplier(besides=besides)
+    if not rounds:
+        if curvature == "second-moments":
+            # tau / ridge: the largest error of the second moments over what the noise of the updates asks for.
+            conditioning = math.sqrt(2 * dimension) * moments * NOISE_SHARE / (CLIP_SHARE * alone)
+            needed = 1.7 * math.sqrt(1 + conditioning)
+        else:
+            needed = 1.4 * math.sqrt(1 + samples * NOISE_SHARE / (CLIP_SHARE * noise * alone))
+        rounds = math.ceil(min(max(needed * (1 if sampling_rate == 1 else 2), 4), MOST_ROUNDS))
+    if sampling_rate == 1:
+        weights = GROWTH ** np.arange(rounds)
+        multipliers = alone * np.sqrt(weights.sum() / weights)
+        return Budget(curvature, mean, moments, multipliers, alone)
+    each = target.noise_multiplier(updates=rounds, sampling_rate=sampling_rate, besides=besides)
+    effective = each / (sampling_rate * math.sqrt(rounds))
+    return Budget(curvature, mean, moments, np.full(rounds, each), effective)
