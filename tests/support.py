@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
+from _pytest.mark import ParameterSet
 
 from codedfl.cli import main
 from codedfl.errors import InputError
@@ -41,6 +42,11 @@ def small_config(**changes: Any) -> Config:
     """Return the small configuration with changes; ``data__devices=3`` stands for ``data.devices``."""
     given = {key.replace("__", "."): value for key, value in changes.items()}
     return load_config(overrides=list({**SMALL, **given}.items()))
+
+
+def mostly_slow(values: Iterable[str], *quick: str) -> list[ParameterSet]:
+    """Return parameters of which all but those named are left to the slow tests."""
+    return [pytest.param(value, marks=[] if value in quick else [pytest.mark.slow]) for value in values]
 
 
 class Diary(Progress):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from codedfl.paper import FIGURES
 from codedfl.paper._report import verdicts_markdown
-from codedfl.paper._reproduce import judge
+from codedfl.paper._reproduce import Judgement, judge
 from codedfl.paper._tables import read_csv, to_csv
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -24,6 +25,11 @@ def committed(name: str) -> dict[str, pd.DataFrame]:
     return {path.stem: read_csv(path.read_text()) for path in (RESULTS / name).glob("*.csv")}
 
 
+@functools.cache
+def judgements(name: str) -> tuple[Judgement, ...]:
+    return tuple(judge(FIGURES[name], committed(name)).judgements)
+
+
 def verdicts(name: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((RESULTS / name / "verdicts.json").read_text())
     return found
@@ -31,7 +37,7 @@ def verdicts(name: str) -> list[dict[str, Any]]:
 
 @everything
 def test_every_verdict_follows_from_the_committed_numbers(name: str) -> None:
-    judged = [judgement.as_dict() for judgement in judge(FIGURES[name], committed(name)).judgements]
+    judged = [judgement.as_dict() for judgement in judgements(name)]
     for found, kept in zip(judged, verdicts(name), strict=True):
         assert {**found, "evidence": None} == {**kept, "evidence": None}
         for one, other in zip(found["evidence"], kept["evidence"], strict=True):
@@ -54,7 +60,7 @@ def test_the_page_has_every_verdict_and_picture(name: str) -> None:
     if FIGURES[name].draw:
         assert f"(reproduction/{name}/figure.png)" in page
         assert (RESULTS / name / "figure.svg").exists()
-    for line in verdicts_markdown(judge(FIGURES[name], committed(name)).judgements).splitlines():
+    for line in verdicts_markdown(judgements(name)).splitlines():
         assert line in page
 
 

@@ -320,6 +320,7 @@ def test_a_diverged_scheme_is_reported_with_a_remedy(cli: Cli) -> None:
     assert bounded["schemes"][1]["distance_to_optimum"] is not None
 
 
+@pytest.mark.slow
 def test_the_printed_configuration_can_be_run(cli: Cli) -> None:
     printed = cli("config")
     assert printed.code == 0
@@ -366,6 +367,7 @@ def test_every_command_explains_itself(cli: Cli, command: tuple[str, ...]) -> No
     assert max(len(line) for line in result.out.splitlines()) <= 80
 
 
+@pytest.mark.slow
 def test_the_installed_command_works(tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("codedfl")
     if not command.exists():
@@ -386,6 +388,7 @@ def own_data(rows: int = 240) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 def test_own_csv_with_classes_and_devices(cli: Cli) -> None:
     own_data().drop(columns=["sum", "difference"]).to_csv("own.csv", index=False)
     arguments = ("run", "--dataset", "own.csv", "--target", "kind", "--set", "data.device_column=phone")
@@ -402,6 +405,7 @@ def test_own_csv_with_classes_and_devices(cli: Cli) -> None:
     assert set(model.predict(own_data()[["a", "b", "c", "d"]].to_numpy())) == {"[up]", "[/down]"}
 
 
+@pytest.mark.slow
 def test_own_csv_with_two_numeric_targets(cli: Cli) -> None:
     own_data().drop(columns=["kind", "phone"]).to_csv("own[a].csv", index=False)
     arguments = ("run", "--dataset", "own[a].csv", "--target", "sum", "--target", "difference")
@@ -416,6 +420,7 @@ def test_own_csv_with_two_numeric_targets(cli: Cli) -> None:
     assert header.split()[1] == "r2"
 
 
+@pytest.mark.slow
 def test_own_npz(cli: Cli) -> None:
     frame = own_data()
     np.savez("own.npz", X=frame[["a", "b", "c", "d"]].to_numpy(), labels=frame["kind"].to_numpy().astype(str))
@@ -431,6 +436,7 @@ def test_own_parquet(cli: Cli) -> None:
     assert summary["metric"] == "r2"
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_get_folders_of_their_own(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     class Still:
         @staticmethod

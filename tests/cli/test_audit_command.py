@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from codedfl.privacy import PrivacyAccountant
+from codedfl.training import PrivateSum
 from tests.support import Cli
 
 SMALL = (*("--devices", "4", "--coded-samples", "50", "--set", "features.dimension=20"), "--known-ratio", "0")
@@ -117,3 +120,72 @@ def test_a_joint_epsilon_that_only_aggregation_lowers_is_named(cli: Cli) -> None
     text = " ".join(cli("audit", *SMALL, "--clip-norm", "1", *noise).out.split())
     assert "unsafe: all devices: epsilon is above 10" in text
     assert "the guarantee rests on secure aggregation" in text
+
+
+EMPIRICAL = (
+    *("--empirical", "--devices", "4", "--canaries", "200", "--set", "features.dimension=20"),
+    *("--coded-samples", "50", "--set", "options.dp-gd.rounds=4"),
+)
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices forget their noise."""
+    right = PrivateSum.release
+
+    def without_noise(self: PrivateSum, *rest: Any) -> Any:
+        return right(replace(self, standard_deviation=0.0), *rest)
+
+    monkeypatch.setattr(PrivateSum, "release", without_noise)
+
+
+def test_claims_that_hold_pass_the_empirical_audit(cli: Cli) -> None:
+    result = cli("audit", *EMPIRICAL, "--scheme", "dp-gd", "--scheme", "fedavg", "--epsilon", "1", "--out", "a")
+    assert result.code == 0
+    assert "codedfl: " not in result.err
+    rows = {line.split()[0]: line for line in result.out.splitlines() if line.startswith(("DP-GD", "FedAvg"))}
+    assert rows["DP-GD"].endswith("not refuted")
+    assert "everything" in rows["DP-GD"]
+    assert "no claim" in rows["FedAvg"]
+    assert all(len(line) <= 80 for line in result.out.splitlines())
+    assert "results: a" in result.out
+    assert {path.name for path in Path("a").iterdir()} == {"empirical.json", "config.toml"}
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_refuted_claim_fails_after_everything_is_printed(cli: Cli) -> None:
+    result = cli("audit", *EMPIRICAL, "--scheme", "dp-gd", "--epsilon", "1", "--json", "--out", "a")
+    assert result.code == 1
+    found = json.loads(result.out)
+    assert found == json.loads(Path("a/empirical.json").read_text())
+    (scheme,) = found["empirical"]
+    assert scheme["refuted"]
+    assert scheme["claimed_epsilon"] <= 1 < scheme["epsilon_lower_bound"]
+    assert (scheme["canaries"], scheme["confidence"], scheme["covers"]) == (200, 0.95, "everything")
+    sentence = sentence_of(result.err)
+    assert "1 of 1 scheme(s) reveal more than they claim, dp-gd most" in sentence
+    assert f"{scheme['correct']} right guesses of {scheme['guesses']}" in sentence
+
+
+@pytest.mark.slow
+def test_an_epsilon_audits_private_schemes_by_default(cli: Cli) -> None:
+    found = json.loads(cli("audit", *EMPIRICAL, "--epsilon", "1", "--threat-model", "sums-only", "--json").out)
+    names = [scheme["scheme"] for scheme in found["empirical"]]
+    assert {"dp-gd", "one-shot", "scfl"} <= set(names)
+    assert {scheme["threat_model"] for scheme in found["empirical"]} == {"sums only"}
+    assert not any(scheme["refuted"] for scheme in found["empirical"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--empirical", "--canaries", "5"), "canaries = 5"),
+        (("--empirical", "--confidence", "2"), "--confidence = 2"),
+        (("--empirical", "--max-epsilon", "1"), "--max-epsilon"),
+        (("--epsilon", "1"), "add --empirical"),
+        (("--scheme", "dp-gd"), "add --empirical"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(cli: Cli, options: tuple[str, ...], words: str) -> None:
+    cli("audit", *options, "--out", "a").assert_refused(words)
+    assert not Path("a").exists()

@@ -34,6 +34,7 @@ def results(folder: str) -> dict[str, bytes]:
     return {name: content for name, content in folder_contents(Path(folder)).items() if name != "verdicts.json"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_a_figure_from_runs_to_files(cli: Cli) -> None:
     result = cli(*FIGURE, "--out", "here")
@@ -144,6 +145,7 @@ def test_results_are_not_overwritten(cli: Cli) -> None:
     assert list(folder_contents(Path("here"))) == ["notes.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_a_spoilt_file_of_the_cache_is_computed_again_with_a_note(cli: Cli) -> None:
     assert cli(*FIGURE, "--cache", "kept", "--out", "first").code == 0

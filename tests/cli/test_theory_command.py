@@ -13,6 +13,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 def test_tables_picture_and_files(cli: Cli) -> None:
     result = cli(*SMALL, "--out", "here")
     for words in ("bound on the optimality gap after 12 rounds", "exact variance", "best weight", "stays below"):

@@ -128,6 +128,7 @@ def test_blocks_cover_every_coded_row_and_every_sample(monkeypatch: pytest.Monke
             np.testing.assert_allclose(coded.labels, coded.features @ Y, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_projection_is_never_held_whole(weighted: bool) -> None:
     samples, c, d = 20_000, 2000, 4

@@ -89,23 +89,25 @@ def test_functions_of_it_have_the_law_of_those_of_encoded_rows(name: str) -> Non
     assert scipy.stats.ks_2samp(ours, theirs).pvalue > KS_LEVEL / len(FUNCTIONALS)
 
 
+@pytest.mark.slow
 def test_the_comparison_would_notice_half_as_much_noise_again() -> None:
     trace = FUNCTIONALS["trace"]
     assert scipy.stats.ks_2samp(trace(drawn(1.5 * NOISE)), trace(of_rows())).pvalue < KS_LEVEL
 
 
-def test_singular_data_without_noise() -> None:
+@pytest.mark.parametrize("draws", [300, pytest.param(DRAWS, marks=pytest.mark.slow)])
+def test_singular_data_without_noise(draws: int) -> None:
     """Two samples in four columns: the second moment has rank two, and still the mean ``c S``."""
     rows = Rows(np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]), np.array([[1.0], [-1.0]]))
     gram, rng = compute_gram([rows]), np.random.default_rng(53)
-    factors = np.array([sample_factor(gram, C, noise_variance=0.0, rng=rng) for _ in range(DRAWS)])
+    factors = np.array([sample_factor(gram, C, noise_variance=0.0, rng=rng) for _ in range(draws)])
     assert (factors == np.triu(factors)).all()
     exact = covariance([rows], 0.0)
     variance = C * (exact**2 + np.outer(np.diag(exact), np.diag(exact)))
-    assert_within(moments(factors).mean(axis=0) - C * exact, np.sqrt(variance / DRAWS))
+    assert_within(moments(factors).mean(axis=0) - C * exact, np.sqrt(variance / draws))
     values = np.linalg.eigvalsh(moments(factors))
     assert np.abs(values[:, :2]).max() < 1e-12 * values.max()
-    coded = np.array([triangular_factor(joined(encode(rows, C, noise_variance=0.0, rng=rng))) for _ in range(DRAWS)])
+    coded = np.array([triangular_factor(joined(encode(rows, C, noise_variance=0.0, rng=rng))) for _ in range(draws)])
     top = [np.linalg.norm(R, 2, axis=(1, 2)) for R in (factors, coded)]
     assert scipy.stats.ks_2samp(*top).pvalue > KS_LEVEL
 

@@ -177,6 +177,7 @@ def test_whatever_is_in_a_file_is_a_config_or_one_sentence(content: bytes) -> No
         accepted_or_refused(write(Path(folder), content), [])
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     texts=st.lists(
@@ -193,6 +194,7 @@ def test_whatever_is_set_is_a_config_or_one_sentence(texts: list[str]) -> None:
         accepted_or_refused(None, [parse_override(text) for text in texts])
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=12), numbers=st.lists(st.floats(0, 1e30), max_size=4))
 def test_any_text_and_any_numbers_survive_writing(text: str, numbers: list[float]) -> None:

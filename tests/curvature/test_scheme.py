@@ -16,6 +16,7 @@ from codedfl.training import Callback, LearningRate, PreparedScheme, RunProgress
 from codedfl.typing import FloatArray
 from tests.problems import make_federation, make_setting
 from tests.reference import curvature as reference
+from tests.support import mostly_slow
 
 SIZES = (30, 40, 25, 12)
 D, OUTPUTS = 8, 2
@@ -116,8 +117,10 @@ def test_it_is_its_slow_transcription(options: dict[str, Any], changes: dict[str
         assert slow.dampings > 0
 
 
-@pytest.mark.parametrize(("rank", "sketch_rows"), [(2, 1), (4, 2), (8, 40)])
-@pytest.mark.parametrize("probability", [0.3, 1.0])
+@pytest.mark.parametrize(
+    ("rank", "sketch_rows"), [(2, 1), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((4, 2), (8, 40)))]
+)
+@pytest.mark.parametrize("probability", [0.3, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_it_converges_to_the_optimum_however_bad_the_sketch(rank: int, sketch_rows: int, probability: float) -> None:
     setting, rounds = problem(), 600
     prepared = ccfl(rank, sketch_rows).prepare(setting, arrivals=half_present(rounds, setting, probability))
@@ -127,6 +130,7 @@ def test_it_converges_to_the_optimum_however_bad_the_sketch(rank: int, sketch_ro
     assert result.final.distance < 1e-4, "the average lags behind"
 
 
+@pytest.mark.slow
 def test_noise_in_the_sketch_does_not_move_the_optimum() -> None:
     setting, rounds = problem(noise_variance=3.0, label_noise_variance=3.0), 1500
     prepared = ccfl(6, 10, noise=True).prepare(setting, arrivals=half_present(rounds, setting))
@@ -167,7 +171,7 @@ def test_a_round_that_does_not_settle_returns_to_the_best_model_and_its_memory()
         assert after.round == before.round + 1, "the round stays charged"
 
 
-@pytest.mark.parametrize("memory", ["stale", "none"])
+@pytest.mark.parametrize("memory", mostly_slow(["stale", "none"], "stale"))
 def test_devices_heard_of_for_the_first_time_are_no_sign_of_instability(memory: Any) -> None:
     """Without a prior, the gradient grows when devices turn up one after the other; the damping need not."""
     setting, rounds = problem(), 100

@@ -188,6 +188,7 @@ def test_the_same_randomness_gives_the_same_map() -> None:
     assert one.dimension == 5
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     raw=hnp.arrays(

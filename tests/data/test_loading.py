@@ -233,6 +233,7 @@ def test_a_pipe_is_refused_and_does_not_hang(tmp_path: Path, name: str) -> None:
         load_own(tmp_path / name, target=["y"])
 
 
+@pytest.mark.slow
 def test_a_table_with_a_million_columns_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"c{i}" for i in range(1_000_000)) + "\n" + ",".join(["0"] * 1_000_000) + "\n")

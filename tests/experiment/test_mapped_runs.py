@@ -53,6 +53,7 @@ def test_mapped_data_gives_the_results_of_data_in_memory_bit_for_bit(tmp_path: P
     np.testing.assert_array_equal(mapped.model, copied.model)
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_every_scheme_on_a_folder_and_its_models_predict(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

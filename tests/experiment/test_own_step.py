@@ -90,6 +90,7 @@ def test_it_backs_off_to_smaller_multiples_of_its_own_step(own: dict[str, float]
     assert f"backed off to {result.learning_rate.initial:.4g} times its own step size" in result.message
 
 
+@pytest.mark.slow
 def test_it_resumes(own: dict[str, float], tmp_path: Path) -> None:
     assert own
     config = small_config(**GRID)

@@ -104,7 +104,7 @@ def test_decay_and_options_reach_the_schemes() -> None:
     assert changed["scfl"].scheme.title == "SCFL (b=4)"
 
 
-@pytest.mark.parametrize("rounds", [1, *(pytest.param(r, marks=pytest.mark.slow) for r in (12, 13, 17)), 24])
+@pytest.mark.parametrize("rounds", [13, *(pytest.param(r, marks=pytest.mark.slow) for r in (1, 12, 17, 24))])
 def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, whole: Path, rounds: int) -> None:
     stopped = run_in(tmp_path / "parts", stop_after=rounds)
     assert stopped.interrupted
@@ -127,7 +127,8 @@ def test_many_interruptions_change_nothing_either(tmp_path: Path) -> None:
     assert_same_results(tmp_path / "parts", tmp_path / "whole")
 
 
-@pytest.mark.parametrize("rounds", [*(pytest.param(r, marks=pytest.mark.slow) for r in (2, 22)), 10])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [2, 10, 22])
 def test_tuning_goes_on_where_it_was_interrupted(tmp_path: Path, rounds: int) -> None:
     tuned: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.1, 0.4], "training__rounds": 8}
     run_in(tmp_path / "whole", **tuned)
@@ -138,6 +139,7 @@ def test_tuning_goes_on_where_it_was_interrupted(tmp_path: Path, rounds: int) ->
     assert_same_results(tmp_path / "parts", tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     run_in(tmp_path / "whole")
     before = (tmp_path / "whole/curves.csv").read_bytes()
@@ -145,6 +147,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     assert (tmp_path / "whole/curves.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_the_workers_may_change_on_resume_but_nothing_else(tmp_path: Path, whole: Path) -> None:
     run_in(tmp_path / "parts", stop_after=15)
     config = tmp_path / "parts/config.toml"

@@ -88,6 +88,7 @@ def test_step_sizes_and_options() -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_scheme_with_incentives_and_code() -> None:
     schemes = ["fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl-fixed", "scfl"]
     first, second, third = check(
@@ -102,6 +103,7 @@ def test_every_scheme_with_incentives_and_code() -> None:
     assert first["codedfedl"].progress is not third["codedfedl"].progress
 
 
+@pytest.mark.slow
 def test_step_sizes_from_a_grid() -> None:
     tuned: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [1e-6, 0.3, 1e6]}
     quiet, noisy, fixed = check(

@@ -20,6 +20,7 @@ def report() -> TheoryReport:
     return run_theory(small_config())
 
 
+@pytest.mark.slow
 def test_the_measured_gap_of_a_run_on_digits_stays_below_the_corrected_bound() -> None:
     """The default configuration, with a step size that Theorem 1 covers and a fifth of its rounds."""
     from codedfl.experiment import load_config
@@ -108,6 +109,7 @@ def read(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
+@pytest.mark.slow
 def test_files(report: TheoryReport, tmp_path: Path) -> None:
     write_theory(report, tmp_path)
     assert (tmp_path / "theory.png").read_bytes().startswith(b"\x89PNG")

@@ -74,6 +74,7 @@ def test_bad_traces_are_refused_before_training() -> None:
         record_trace(run(small_config(schemes=["dp-cfl"])), "trace.csv")
 
 
+@pytest.mark.slow
 def test_the_command_line_records_and_replays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -129,6 +129,7 @@ def test_bad_arrivals_are_refused() -> None:
         TraceArrivals(0 * one, yes, p, 1.0)
 
 
+@pytest.mark.slow
 def test_the_inverse_of_an_adaptive_batch_is_that_of_many_rounds() -> None:
     """Off by 4.5 standard errors at most: one of the four devices would be with probability 3e-5."""
     arrivals = AdaptiveBatchArrivals(timing(), np.array([3000, 5, 2, 40, 0]), Streams(seed=4))

@@ -42,6 +42,7 @@ def probability(arrivals: NetworkArrivals, round: int) -> npt.NDArray[Any]:
     return estimate
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(histories())
 def test_estimates_count_the_rounds_before(history: list[list[Outcome]]) -> None:
@@ -80,6 +81,7 @@ def test_a_checkpoint_brings_everything_back(history: list[list[Outcome]]) -> No
     np.testing.assert_array_equal(resumed.record({0: 4}, {}).probability, arrivals.record({0: 4}, {}).probability)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(histories())
 def test_the_trace_replays_every_round_with_its_estimates(history: list[list[Outcome]]) -> None:

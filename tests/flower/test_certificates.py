@@ -221,6 +221,7 @@ def test_flower_takes_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert asymmetric.public_key_to_bytes(public) == pair.public_pem
 
 
+@pytest.mark.slow
 def test_flower_reads_the_key_files_as_openssh_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
     monkeypatch.setenv("FLWR_DISABLE_UPDATE_CHECK", "1")

@@ -32,6 +32,7 @@ from tests.flower.support import (
     run,
     simulated,
 )
+from tests.support import mostly_slow
 
 pytestmark = pytest.mark.usefixtures("naps", "seeded_server")
 
@@ -85,8 +86,12 @@ def made(digits: Path, tmp_path: Path) -> Callable[..., Path]:
 # With the same draws, both compute the same products of the same numbers in the same order: not even rounding differs.
 
 
+QUICK = ("scfl, factor", "ccfl, noise", "fedavg", "dp-cfl", "one-shot")
+"""One of every kind of upload, and of those without one."""
+
+
 @pytest.mark.usefixtures("parts_of_rows")
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", mostly_slow(CONFIGS, *QUICK))
 def test_the_model_is_that_of_the_simulator(made: Callable[..., Path], name: str) -> None:
     given = CONFIGS[name]
     folder = made(given)
@@ -109,7 +114,9 @@ def test_all_rows_are_used_where_there_is_time(made: Callable[..., Path]) -> Non
     np.testing.assert_array_equal(rounds.model, simulated(folder, given, clients, rounds))
 
 
-@pytest.mark.parametrize("name", ["scfl", "scfl, factor", "ccfl, noise", "ccfl, factor", "dp-cfl"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(["scfl", "scfl, factor", "ccfl, noise", "ccfl, factor", "dp-cfl"], "scfl", "ccfl, factor")
+)
 def test_noise_that_devices_choose_and_devices_that_do_not_upload_are_the_simulators(
     made: Callable[..., Path], name: str
 ) -> None:
@@ -220,6 +227,7 @@ def test_a_server_killed_at_any_message_ends_as_if_it_had_not_been(
     assert all(len(client.ledger.uploads()) == 1 for client in clients.values())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("parts_of_rows")
 def test_server_and_devices_killed_again_and_again_end_as_if_they_had_not_been(
     made: Callable[..., Path], uninterrupted: Callable[[FederationConfig], Rounds]
@@ -240,7 +248,12 @@ def test_server_and_devices_killed_again_and_again_end_as_if_they_had_not_been(
 
 
 @pytest.mark.usefixtures("parts_of_rows")
-@pytest.mark.parametrize("at", ["roster.json", "uploaded.txt", "checkpoint-1.npz", "checkpoint-3.npz", "summary.json"])
+@pytest.mark.parametrize(
+    "at",
+    mostly_slow(
+        ["roster.json", "uploaded.txt", "checkpoint-1.npz", "checkpoint-3.npz", "summary.json"], "checkpoint-3.npz"
+    ),
+)
 def test_a_server_killed_while_it_writes_a_file_ends_as_if_it_had_not_been(
     made: Callable[..., Path],
     uninterrupted: Callable[[FederationConfig], Rounds],

@@ -34,6 +34,7 @@ from tests.flower.support import (
     open_clients,
     run,
 )
+from tests.support import mostly_slow
 
 pytestmark = pytest.mark.usefixtures("naps", "seeded_server")
 
@@ -113,7 +114,7 @@ def test_each_device_may_have_noise_of_its_own(folder: Path) -> None:
     assert rounds.prepared.coded[0].noise_variance == pytest.approx(0.53, rel=1e-15)
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", mostly_slow(PHASES, "masked", "unmask"))
 def test_a_device_may_drop_out_in_every_phase(folder: Path, phase: Kind) -> None:
     clients = open_clients(folder, "coding")
     exchange = InProcess(clients)
@@ -128,7 +129,7 @@ def test_a_device_may_drop_out_in_every_phase(folder: Path, phase: Kind) -> None
     assert rounds.standing.of("east").refused == 0
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", mostly_slow(PHASES, "masked"))
 def test_too_few_devices_end_the_upload_which_can_be_resumed(folder: Path, phase: Kind) -> None:
     clients = open_clients(folder, "coding")
     exchange = InProcess(clients)
@@ -236,7 +237,7 @@ def test_a_device_that_adds_more_noise_than_it_sold_is_left_out(digits_with_keys
     assert all("as the contract item" in event["reason"] for event in refusals)
 
 
-@pytest.mark.parametrize("fault", SPOILT)
+@pytest.mark.parametrize("fault", mostly_slow(SPOILT, "zeros"))
 def test_a_survivor_that_signs_wrongly_stays_in_the_sum(folder: Path, fault: str) -> None:
     """The survivors are fixed by then. Its signature is not shown to anybody, and it is excluded from the rounds."""
     clients = open_clients(folder, "coding")
@@ -400,15 +401,20 @@ def test_a_survivor_may_be_gone_for_good_when_the_server_is_back(folder: Path, g
 @pytest.mark.parametrize(
     ("missed", "killed_in"),
     [
-        ("keys", "shares"),
         ("keys", "masked"),
-        ("keys", "agree"),
-        ("keys", "unmask"),
-        ("shares", "masked"),
-        ("shares", "unmask"),
-        ("masked", "agree"),
         ("masked", "unmask"),
-        ("masked", "train"),
+        *(
+            pytest.param(missed, killed_in, marks=pytest.mark.slow)
+            for missed, killed_in in (
+                ("keys", "shares"),
+                ("keys", "agree"),
+                ("keys", "unmask"),
+                ("shares", "masked"),
+                ("shares", "unmask"),
+                ("masked", "agree"),
+                ("masked", "train"),
+            )
+        ),
     ],
 )
 def test_a_device_that_missed_a_phase_is_no_offender_after_a_restart(

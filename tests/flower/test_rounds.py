@@ -30,6 +30,7 @@ from tests.flower.support import (
     purpose_of,
     run,
 )
+from tests.support import mostly_slow
 
 pytestmark = pytest.mark.usefixtures("naps", "seeded_server")
 
@@ -106,7 +107,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", mostly_slow(FAULTS, "one infinity", "round before", "unreadable"))
 def test_a_bad_update_is_refused_and_the_round_goes_on(
     made: Callable[[FederationConfig], Path], undisturbed: Rounds, fault: str
 ) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 from xml.etree import ElementTree
 
 import numpy as np
@@ -15,13 +15,9 @@ from codedfl.paper._reproduce import to_svg
 from codedfl.paper._tables import summary_table
 from codedfl.plotting._canvas import to_png
 from tests.paper.made_up import made_up, points
+from tests.support import mostly_slow
 
 DRAWN = [name for name, figure in FIGURES.items() if figure.draw]
-
-
-def slow(names: list[str], *those: str) -> list[Any]:
-    """Mark the pictures that take more than two seconds."""
-    return [pytest.param(name, marks=pytest.mark.slow) if name in those else name for name in names]
 
 
 def drawn(name: str, scope: Scope) -> Figure:
@@ -43,7 +39,7 @@ def test_every_figure_is_drawn_and_no_table() -> None:
     assert set(FIGURES) - set(DRAWN) == {"table-lambda", "table-schemes", "overhead"}
 
 
-@pytest.mark.parametrize("name", slow(DRAWN, *(name for name in DRAWN if name != "fig-coded-samples")))
+@pytest.mark.parametrize("name", mostly_slow(DRAWN, "fig-coded-samples"))
 def test_the_same_tables_give_the_same_png_and_svg(name: str) -> None:
     figures = [drawn(name, Scope(quick=True, seeds=(0, 1))) for _ in range(2)]
     (png, svg), again = ((to_png(figure), to_svg(figure)) for figure in figures)
@@ -52,7 +48,7 @@ def test_the_same_tables_give_the_same_png_and_svg(name: str) -> None:
     assert (png, svg) == again
 
 
-@pytest.mark.parametrize("name", slow(DRAWN, "limits"))
+@pytest.mark.parametrize("name", mostly_slow(DRAWN, "fig-tau"))
 def test_the_full_version_is_drawn_with_lines_that_can_be_told_apart(name: str) -> None:
     figure = drawn(name, Scope(seeds=(0, 1)))
     assert ElementTree.fromstring(to_svg(figure)).tag.endswith("svg")
@@ -62,6 +58,7 @@ def test_the_full_version_is_drawn_with_lines_that_can_be_told_apart(name: str) 
         assert axes.get_ylabel()
 
 
+@pytest.mark.slow
 def test_a_single_seed_can_be_drawn() -> None:
     assert to_png(drawn("fig-convergence", Scope(quick=True, seeds=(0,)))).startswith(b"\x89PNG")
 

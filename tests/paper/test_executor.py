@@ -141,6 +141,7 @@ def test_two_processes_give_the_same_records(tmp_path: Path, expected: Outcomes)
     assert outcomes.choices == expected.choices
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_records(tmp_path: Path, expected: Outcomes) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster': dask[distributed]")
     cluster = distributed.LocalCluster(

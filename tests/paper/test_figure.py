@@ -20,11 +20,14 @@ from codedfl.paper._table_schemes import PRINTED, TABLE_SCHEMES
 from codedfl.paper._tables import where
 from codedfl.training import StepSizeChoice, Trial
 from tests.paper.made_up import World, made_up, record, small_run
+from tests.support import mostly_slow
 
 QUICK, FULL = Scope(quick=True), Scope()
+SLOW_FULL = pytest.param(FULL, marks=pytest.mark.slow, id="full")
 SCOPES = pytest.mark.parametrize("scope", [QUICK, FULL], ids=["quick", "full"])
 EVERY_FIGURE = pytest.mark.parametrize("figure", FIGURES.values(), ids=list(FIGURES))
 TRAINED = [name for name in FIGURES if name.startswith("fig-")]
+COMPUTED_TABLES = ("table-lambda", "table-schemes", "overhead")
 RANKS = {
     "SCFL": 0.95,
     "SCFL (b=32)": 0.93,
@@ -139,14 +142,21 @@ def test_figures_share_runs() -> None:
     assert {content_key("train", run.config) for run in FIGURES["limits"].runs(FULL)} <= elsewhere
 
 
-@pytest.mark.parametrize("scope", [QUICK, FULL, Scope(seeds=(3,))], ids=["quick", "full", "one-seed"])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        pytest.param(QUICK, id="quick"),
+        SLOW_FULL,
+        pytest.param(Scope(seeds=(3,)), marks=pytest.mark.slow, id="one-seed"),
+    ],
+)
 @pytest.mark.parametrize("name", WORLDS)
 def test_where_the_paper_is_right_its_claims_are_confirmed(name: str, scope: Scope) -> None:
     done = made_up(FIGURES[name], scope, WORLDS[name])
     assert {judgement.verdict for judgement in done.judgements} == {"confirmed"}
 
 
-@SCOPES
+@pytest.mark.parametrize("scope", [pytest.param(QUICK, id="quick"), SLOW_FULL])
 @pytest.mark.parametrize("name", WORLDS)
 def test_where_everything_is_upside_down_no_claim_is_confirmed(name: str, scope: Scope) -> None:
     """Two things that are alike are so upside down as well, so there the accuracies are far apart."""
@@ -163,7 +173,7 @@ def test_where_everything_is_upside_down_no_claim_is_confirmed(name: str, scope:
         assert ("confirmed" in found) == (claim in {*COMPUTED, plateau}), claim
 
 
-@pytest.mark.parametrize("name", [*WORLDS, "table-lambda", "table-schemes", "overhead"])
+@pytest.mark.parametrize("name", mostly_slow([*WORLDS, *COMPUTED_TABLES], "fig-tau", *COMPUTED_TABLES))
 def test_every_claim_is_judged_in_the_full_version(name: str) -> None:
     done = made_up(FIGURES[name], FULL, WORLDS.get(name, lambda _: 0.9))
     judged = {judgement.claim for judgement in done.judgements}

@@ -67,6 +67,7 @@ def test_numbers_picture_and_verdicts_are_written(done: Reproduction, tmp_path: 
     assert evidence["difference"] > 0
 
 
+@pytest.mark.slow
 def test_a_new_cache_and_an_old_one_give_the_same_files(done: Reproduction, cache: Cache, tmp_path: Path) -> None:
     done.write(tmp_path / "first")
     for name, own in (("new", Cache(tmp_path / "cache")), ("old", cache)):

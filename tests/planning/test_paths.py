@@ -45,7 +45,14 @@ def predicted_gaps(training: Training, step_size: float) -> list[float]:
 
 @pytest.mark.parametrize(
     ("name", "scale"),
-    [("fedavg", 0.5), ("momentum", 1.0), ("scfl", 0.5), ("dp-cfl", 0.5), ("codedfedl", 1.0), ("cfl-fb", 1.0)],
+    [
+        ("scfl", 0.5),
+        ("codedfedl", 1.0),
+        *(
+            pytest.param(name, scale, marks=pytest.mark.slow)
+            for name, scale in (("fedavg", 0.5), ("momentum", 1.0), ("dp-cfl", 0.5), ("cfl-fb", 1.0))
+        ),
+    ],
 )
 def test_predicted_losses_are_those_of_a_simulation(name: str, scale: float) -> None:
     """One run, whose loss has noise of its own: within a third."""

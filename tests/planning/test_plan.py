@@ -26,6 +26,7 @@ def config_of(*schemes: str, **changes: Any) -> Config:
     return load_config(overrides=given | ({"schemes": list(schemes)} if schemes else {}))
 
 
+@pytest.mark.slow
 def test_every_scheme_is_forecast_and_the_soonest_chosen() -> None:
     plan = make_plan(config_of())
     assert {each.scheme for each in plan.forecasts} == set(SCHEMES)
@@ -50,6 +51,7 @@ def test_costs_clock_and_privacy_are_exactly_those_of_a_run() -> None:
             assert forecast.arrivals == pytest.approx(float(result.prepared.device.arrivals.probability.sum()))
 
 
+@pytest.mark.slow
 def test_the_test_data_plays_no_part() -> None:
     config = config_of("fedavg", "one-shot")
     experiment = build_experiment(config)
@@ -59,7 +61,7 @@ def test_the_test_data_plays_no_part() -> None:
     assert make_plan(config, experiment=swapped).as_dict() == make_plan(config, experiment=experiment).as_dict()
 
 
-@pytest.mark.parametrize("name", ["momentum", "ccfl"])
+@pytest.mark.parametrize("name", ["momentum", pytest.param("ccfl", marks=pytest.mark.slow)])
 def test_a_planned_run_takes_about_as_long_as_predicted(name: str, tmp_path: Path) -> None:
     """Within the range that the plan gives, on the seed that the rule of CCFL was fitted to."""
     plan = make_plan(config_of(name))
@@ -74,6 +76,7 @@ def test_a_planned_run_takes_about_as_long_as_predicted(name: str, tmp_path: Pat
     assert outcome.in_interval
 
 
+@pytest.mark.slow
 def test_a_time_asks_who_is_closest_by_then() -> None:
     config = config_of("fedavg", "momentum", "codedfedl")
     plan = make_plan(config, Target(time_s=60.0))

@@ -49,6 +49,7 @@ def test_every_scheme_has_a_colour_of_its_own() -> None:
     assert len(set(COLOURS.values())) == len(SCHEMES)
 
 
+@pytest.mark.slow
 def test_the_same_comparison_gives_the_same_bytes(comparison: Comparison) -> None:
     training, everything = draw(comparison), draw(comparison, "everything")
     assert_picture(training)
@@ -61,6 +62,7 @@ def test_a_single_scheme(comparison: Comparison) -> None:
     assert_picture(draw(replace(comparison, results=comparison.results[-1:])))
 
 
+@pytest.mark.slow
 def test_schemes_that_diverged() -> None:
     diverged = run(small_config(learning_rate__scale=50, schemes=["scfl", "fedavg"]))
     assert {result.status for result in diverged.results} == {"diverged"}
@@ -83,10 +85,12 @@ def test_scores_that_are_not_numbers(comparison: Comparison, finite: int) -> Non
     assert_picture(draw(with_curves(comparison, spoil)))
 
 
+@pytest.mark.slow
 def test_scores_that_are_all_the_same(comparison: Comparison) -> None:
     assert_picture(draw(with_curves(comparison, lambda curve: [replace(point, score=0.5) for point in curve])))
 
 
+@pytest.mark.slow
 def test_a_regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

@@ -19,6 +19,7 @@ def test_a_picture_is_drawn_with_and_without_scores(scores: list[float | None]) 
     assert is_png(draw_federation([0, 1, 2, 3], scores, "accuracy", ["north", "east"], ASKED, ARRIVED))
 
 
+@pytest.mark.slow
 def test_a_run_without_rounds_and_one_with_many_devices_are_drawn() -> None:
     nobody = np.zeros((0, 2), np.bool_)
     assert is_png(draw_federation([0], [0.9], "accuracy", ["north", "east"], nobody, nobody))

@@ -39,13 +39,14 @@ def test_momentum_is_the_recursion_that_it_says() -> None:
     np.testing.assert_allclose(result.model, np.mean(visited, axis=0), rtol=1e-12)
 
 
-def test_momentum_is_unbiased_although_devices_are_missing() -> None:
-    """The mean update over 2,000 rounds is the full gradient, within 4.5 standard errors."""
+@pytest.mark.parametrize("rounds", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_momentum_is_unbiased_although_devices_are_missing(rounds: int) -> None:
+    """The mean update over many rounds is the full gradient, within 4.5 standard errors."""
     setting = make_setting(make_federation((7, 12, 5, 8)))
     prepared = momentum().prepare(setting)
     assert 0.2 < prepared.device.arrivals.probability.min() < 0.9
     W = np.random.default_rng(0).standard_normal((3, 2))
-    updates = np.array([global_update(prepared, k, W, 0.1) for k in range(2000)])
+    updates = np.array([global_update(prepared, k, W, 0.1) for k in range(rounds)])
     X, Y = setting.federation.features, setting.federation.labels
     error = updates.std(axis=0) / np.sqrt(len(updates))
     assert (np.abs(updates.mean(axis=0) - X.T @ (X @ W - Y)) / error).max() < 4.5
@@ -158,6 +159,7 @@ def test_their_summary_has_no_step_size(comparison: Comparison) -> None:
     assert schemes["momentum"]["step_size_scale"] in (0.1, 0.3)
 
 
+@pytest.mark.slow
 def test_a_folder_with_them_resumes(comparison: Comparison, tmp_path: Path) -> None:
     config = comparison.config
     first = run(config, folder=RunFolder.create(tmp_path / "run", config))

@@ -34,6 +34,12 @@ def test_options_reach_the_scheme() -> None:
         ("momentum", {"momentum": 1.0}, "momentum = 1.0 must be 0 or more and below 1"),
         ("fed3r", {"ridge": -1.0}, "ridge = -1.0 must be"),
         ("one-shot", {"ridge_share": -0.1}, "ridge_share = -0.1 must be"),
+        ("ssp", {"ridge_share": -0.1}, "ridge_share = -0.1 must be"),
+        ("ssp", {"method": "magic"}, "options.ssp.method"),
+        ("ihm", {"rounds": 0}, "options.ihm.rounds"),
+        ("ihm", {"budget_share": 1.0}, "budget_share = 1.0 must lie between 0 and 1"),
+        ("scfl-private", {"budget_share": 0.0}, "options.scfl-private.budget_share"),
+        ("scfl-private", {"device_weight": 1.0}, "device_weight = 1.0 must lie between 0 and 1"),
     ],
 )
 def test_a_wrong_name_option_or_value_is_refused_in_one_sentence(

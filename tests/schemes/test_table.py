@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from codedfl.schemes import SCHEMES, ccfl, codedfedl, make_scheme, markdown_table, momentum, one_shot, scfl
+from codedfl.schemes import SCHEMES, ccfl, codedfedl, dp_gd, make_scheme, markdown_table, momentum, one_shot, scfl
 from codedfl.schemes._table import COLUMNS, describe
 from codedfl.training import LocalSGD
 
@@ -17,21 +17,34 @@ def test_rows_follow_the_choices() -> None:
     rows = {name: dict(zip(COLUMNS, describe(make_scheme(name)), strict=True)) for name in SCHEMES}
     # Table I of the paper: noise protects the coded data of DP-CFL and SCFL alone ...
     noisy = {name for name, row in rows.items() if row["upload"] == "projection + noise"}
-    assert noisy == {"dp-cfl", "scfl", "scfl-fixed"}
+    assert noisy == {"dp-cfl", "scfl", "scfl-fixed", "scfl-private"}
     # ... and CFL-FB and CodedFedL aggregate after every step.
     assert {name for name, row in rows.items() if row["steps a round"] == "1"} == {
         "cfl-fb",
         "codedfedl",
         "ccfl",
         "momentum",
+        "dp-gd",
+        "ihm",
+        "scfl-private",
     }
     averaging = {name for name, row in rows.items() if row["returns"] == "step-weighted average"}
     assert averaging == {"scfl", "scfl-fixed", "momentum"}
     # The others train in rounds; these solve once.
-    assert {name for name, row in rows.items() if row["returns"] == "solution"} == {"fed3r", "one-shot"}
+    assert {name for name, row in rows.items() if row["returns"] == "solution"} == {
+        "fed3r",
+        "one-shot",
+        "ssp",
+    }
     assert rows["fed3r"]["upload"] == "exact second moments"
     assert rows["one-shot"]["upload"] == "factor of projection + noise"
     assert rows["dp-cfl"]["devices, each round"] == "nothing"
+    # Private updates are clipped and have noise.
+    clipped = {name for name, row in rows.items() if row["devices, each round"].endswith("clipped + noise")}
+    assert clipped == {"dp-gd", "ihm", "scfl-private"}
+    assert rows["ssp"]["upload"] == "second moments + noise"
+    assert rows["ihm"]["upload"] == "projection + noise, for each round"
+    assert rows["dp-gd"]["upload"] == "mean, second moments + noise"
     # One alone remembers devices.
     assert {name for name, row in rows.items() if row["combined by"] == "memory"} == {"ccfl"}
     assert rows["ccfl"]["upload"] == "subspace sketch"
@@ -46,6 +59,9 @@ def test_a_changed_choice_changes_the_row() -> None:
     assert describe(momentum(momentum=0.5))[3] == "momentum 0.5"
     assert describe(ccfl(noise=True))[1] == "subspace sketch + noise"
     assert describe(ccfl(deadline="fixed"))[2] == "mini-batch gradient, adaptive batch"
+    assert describe(dp_gd(curvature="mean"))[1] == "mean + noise"
+    assert describe(dp_gd(curvature="none"))[1] == "none"
+    assert describe(dp_gd(sampling_rate=0.1))[2] == "mini-batch gradient, clipped + noise"
     assert describe(ccfl(memory="none"))[3:6:2] == ("preconditioned step, momentum", "weights 1/p")
 
 

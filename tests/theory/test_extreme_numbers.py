@@ -6,6 +6,7 @@ import math
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from codedfl.theory._verification import example_round
 sizes = st.floats(-300, 300).map(lambda exponent: 10.0**exponent) | st.floats(1e-3, 1e3)
 
 
+@pytest.mark.slow
 @given(
     noise=sizes,
     label_noise=sizes,

@@ -16,6 +16,7 @@ from codedfl.theory import Round, arrival_limit_point, coded_limit_point, limit_
 from codedfl.typing import BoolArray, FloatArray
 from tests.problems import ALWAYS_DBM, global_update, make_setting
 from tests.reference.theory_variance import server_variance
+from tests.support import mostly_slow
 from tests.theory.rounds import random_round, standard_error
 
 SIGMAS = 4.0
@@ -152,7 +153,7 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize("name", CODES)
+@pytest.mark.parametrize("name", mostly_slow(CODES, "some"))
 def test_the_floor_is_the_mean_first_order_gap_of_drawn_codes(name: str) -> None:
     """To first order the gap is ``1/2 tr(e^T H^-1 e)`` with the error of the coded gradient at the optimum; no allowance."""
     rng = np.random.default_rng(2)
@@ -169,6 +170,7 @@ def test_the_floor_is_the_mean_first_order_gap_of_drawn_codes(name: str) -> None
     assert error < 0.05 * floor
 
 
+@pytest.mark.slow
 def test_the_gap_of_limit_points_tends_to_the_floor_as_the_code_grows() -> None:
     """What the floor leaves out falls as ``1 / c``: measured on a short code, it is the allowance on a longer one."""
     rng, weight = np.random.default_rng(3), 0.2
@@ -214,7 +216,12 @@ def stationary_gaps(round: Round, eta: float, runs: int, rounds: int, rng: np.ra
 
 
 @pytest.mark.parametrize(
-    ("weight", "uploading"), [(1.0, None), (0.5, None), (0.3, SOME)], ids=["devices alone", "both", "some"]
+    ("weight", "uploading"),
+    [
+        pytest.param(1.0, None, id="devices alone", marks=pytest.mark.slow),
+        pytest.param(0.5, None, id="both"),
+        pytest.param(0.3, SOME, id="some", marks=pytest.mark.slow),
+    ],
 )
 def test_a_constant_step_stays_at_a_quarter_of_step_times_variance(weight: float, uploading: BoolArray | None) -> None:
     """The next order is linear in the step: measured with a step ten times as large, a tenth of it is allowed for."""

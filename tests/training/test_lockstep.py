@@ -115,7 +115,7 @@ def on_the_same_code(schemes: Iterable[Scheme], setting: Setting) -> list[Prepar
     ]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(SCHEMES))
 def test_step_sizes(name: str, dtype: Any) -> None:
     prepared = make_scheme(name).prepare(make_setting(federation(dtype)))

@@ -179,8 +179,8 @@ class StopAt(Callback):
 
 
 @pytest.mark.parametrize("scheme", [fedavg(), scfl()], ids=["fedavg", "scfl"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("stop", [1, 3, 9, 29])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stop", [3, 9, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 29))])
 def test_a_run_killed_before_or_after_a_back_off_ends_as_an_undisturbed_one(
     tmp_path: Path, stop: int, dtype: Any, scheme: Scheme
 ) -> None:

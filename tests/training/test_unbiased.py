@@ -73,7 +73,10 @@ def test_scfl_is_unbiased_with_devices_that_upload_nothing(effort: float) -> Non
     assert_mean(sample_updates(scfl(batch=4), replace(setting, code=code), effort * 2500), gradient(setting), effort)
 
 
-@pytest.mark.parametrize("scheme", [scfl(), codedfedl(mini_batches=2)], ids=["scfl", "codedfedl"])
+@pytest.mark.parametrize(
+    "scheme",
+    [pytest.param(scfl(), id="scfl"), pytest.param(codedfedl(mini_batches=2), id="codedfedl", marks=pytest.mark.slow)],
+)
 def test_a_cohort_of_the_devices_is_unbiased_for_all_of_them(scheme: Scheme, effort: float) -> None:
     setting = make_setting(make_federation((14, 20, 16, 9)), local_steps=1, cohort=2)
     assert_mean(sample_updates(scheme, setting, effort * 6000), gradient(setting), effort)
@@ -92,7 +95,12 @@ def test_without_make_up_the_noise_biases_the_update(effort: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "scheme", [codedfedl(mini_batches=3), cfl_fb(), codedfedl(mini_batches=2, deadline="free")], ids=["3", "1", "free"]
+    "scheme",
+    [
+        pytest.param(codedfedl(mini_batches=3), id="3"),
+        pytest.param(cfl_fb(), id="1", marks=pytest.mark.slow),
+        pytest.param(codedfedl(mini_batches=2, deadline="free"), id="free", marks=pytest.mark.slow),
+    ],
 )
 def test_codedfedl_is_unbiased_over_projection_and_arrivals(scheme: Scheme, effort: float) -> None:
     setting = make_setting(make_federation((14, 20, 16, 9)), local_steps=1)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from codedfl._messages import number, shown_key
 from codedfl.cli.tables import new_table
-from codedfl.experiment import Audit
+from codedfl.experiment import Audit, EmpiricalAudit, SchemeAudit
 from codedfl.privacy import DeviceAudit
 
 MOST_DEVICES = 40
@@ -96,3 +96,57 @@ def print_audit(audit: Audit, folder: Path, console: Console) -> None:
     console.print(Text(NOT_COVERED))
     console.print(Text(f"picture: {folder / 'audit.png'}"), soft_wrap=True)
     console.print(Text(f"results: {folder}"), soft_wrap=True)
+
+
+def empirical_table(audit: EmpiricalAudit) -> Table:
+    """Return a table with one row per scheme; it fits a terminal of 80 columns."""
+    first = audit.schemes[0]
+    table = new_table(
+        f"{audit.config.data.dataset}: what {first.bound.canaries} canaries show",
+        f"epsilon at delta = {first.bound.delta:g}, if the server sees {_seen(first)}; claimed: for what is covered; measured:"
+        f" at least this much, with {100 * first.bound.confidence:g}% confidence, of what is covered, and of everything that the"
+        " server sees; guesses: right ones of those that gave the bound; a claim that is not refuted is not proven by that",
+    )
+    table.add_column("scheme")
+    table.add_column("claimed", justify="right", no_wrap=True)
+    table.add_column("covers", no_wrap=True)
+    for name in ("measured", "everything", "guesses"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for each in audit.schemes:
+        claims = math.isfinite(each.claimed_epsilon)
+        table.add_row(
+            Text(each.title),
+            number(each.claimed_epsilon) if claims else "-",
+            each.covers,
+            f"{each.bound.epsilon:.3g}",
+            f"{each.everything.epsilon:.3g}",
+            f"{each.bound.correct}/{each.bound.guesses}",
+            "refuted" if each.refuted else "not refuted" if claims else "no claim",
+        )
+    return table
+
+
+def refuted_sentence(audit: EmpiricalAudit) -> str:
+    """Return the sentence that names the scheme furthest above its claim."""
+    worst = max(audit.refuted, key=lambda each: each.bound.epsilon - each.claimed_epsilon)
+    bound = worst.bound
+    return (
+        f"{len(audit.refuted)} of {len(audit.schemes)} scheme(s) reveal more than they claim, {worst.scheme} most: it claims"
+        f" epsilon = {number(worst.claimed_epsilon)} for {_covered(worst)}, but {bound.correct} right guesses of"
+        f" {bound.guesses} show at least {bound.epsilon:.3g} with {100 * bound.confidence:g}% confidence: do not rely on it."
+    )
+
+
+def print_empirical_audit(audit: EmpiricalAudit, folder: Path, console: Console) -> None:
+    """Print the table and the path of the results."""
+    console.print(empirical_table(audit))
+    console.print(Text(f"results: {folder}"), soft_wrap=True)
+
+
+def _seen(audit: SchemeAudit) -> str:
+    return "only sums over devices" if audit.threat_model == "sums only" else "every message of a device"
+
+
+def _covered(audit: SchemeAudit) -> str:
+    return "its upload" if audit.covers == "upload" else "everything that devices send"

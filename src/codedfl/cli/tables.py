@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from codedfl._messages import number
 from codedfl.data import DatasetStatus, DeviceSummary
 from codedfl.experiment import SHARES, Comparison, notes_on, privacy_of, time_to_share
 from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
@@ -56,14 +57,18 @@ def results_table(comparison: Comparison) -> Table:
     title = f"{comparison.config.data.dataset}: " + (
         f"the centralised optimum has {metric} {reference.score:.4f}" if reference else "no centralised reference"
     )
+    private = comparison.setting.privacy is not None
+    charged = "charged: simulated seconds with encoding and coded upload"
     table = new_table(
         title,
-        "to 90%/95%: simulated seconds until that share of the centralised score; charged: simulated seconds"
-        " with encoding and coded upload; MI-DP: bits per entry of the coded features, valid for all data",
+        f"epsilon: of what is covered, everything that devices send or the upload alone; {charged}"
+        if private
+        else f"to 90%/95%: simulated seconds until that share of the centralised score; {charged};"
+        " MI-DP: bits per entry of the coded features, valid for all data",
     )
     table.add_column("scheme", no_wrap=True)
-    times = [f"to {share}%" for share in SHARES]
-    for name in (metric, *times, "arrive", "MB up", "charged", "MI-DP", "wall s"):
+    columns = ("epsilon", "covers") if private else (*(f"to {share}%" for share in SHARES), "arrive", "MI-DP")
+    for name in (metric, *columns, "MB up", "charged", "wall s"):
         table.add_column(name, justify="right", no_wrap=True)
     best = max((result.final.score for result in comparison.results if _usable(result)), default=0.0)
     for result in comparison.results:
@@ -72,17 +77,29 @@ def results_table(comparison: Comparison) -> Table:
 
 
 def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
-    final, bits = result.final, privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
-    times = [time_to_share(comparison, result, share) for share in SHARES]
+    final = result.final
     return [
         result.scheme.title,
         f"{final.score:.4f}" if _usable(result) else "diverged",
-        *("never" if seconds is None else f"{seconds:.0f}" for seconds in times),
-        f"{final.mean_arrivals:.1f}",
+        *(_privacy_cells if comparison.setting.privacy else _time_cells)(comparison, result),
         f"{final.bytes_up / 1e6:.1f}",
         f"{final.everything_charged_s:.0f}",
-        "-" if bits is None else f"{bits:.2f}",
         f"{result.progress.wall_time_s:.1f}",
+    ]
+
+
+def _privacy_cells(comparison: Comparison, result: RunResult) -> list[str]:
+    statement = comparison.privacy(result.scheme.name)
+    return [number(statement["epsilon"]), statement["covers"]]
+
+
+def _time_cells(comparison: Comparison, result: RunResult) -> list[str]:
+    bits = privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
+    times = [time_to_share(comparison, result, share) for share in SHARES]
+    return [
+        *("never" if seconds is None else f"{seconds:.0f}" for seconds in times),
+        f"{result.final.mean_arrivals:.1f}",
+        "-" if bits is None else number(bits),
     ]
 
 

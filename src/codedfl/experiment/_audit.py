@@ -15,7 +15,7 @@ from codedfl._validation import require_positive
 from codedfl.config import Config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._summary import plain
+from codedfl.experiment._plain import plain
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import DeviceAudit, Upload, audit_device

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from codedfl.config import Config
 from codedfl.experiment._build import Experiment
+from codedfl.experiment._plain import plain
 from codedfl.experiment._predictor import Predictor
+from codedfl.experiment._privacy_statement import privacy_statement
 from codedfl.training import Evaluator, RunResult, Setting
 
 
@@ -55,4 +58,14 @@ class Comparison:
     def predictor(self, scheme: str) -> Predictor:
         """Return the model of a scheme as a predictor on raw inputs."""
         federation = self.setting.federation
-        return Predictor(self.experiment.feature_map, self[scheme].model, federation.task, federation.target_names)
+        return Predictor(
+            self.experiment.feature_map,
+            self[scheme].model,
+            federation.task,
+            federation.target_names,
+            plain(self.privacy(scheme)),
+        )
+
+    def privacy(self, scheme: str) -> dict[str, Any]:
+        """Return the privacy of everything that devices sent in the run of a scheme; see `privacy_statement`."""
+        return privacy_statement(self[scheme], self.config, self.experiment.feature_map)

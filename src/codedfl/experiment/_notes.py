@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from codedfl._messages import number
@@ -75,6 +77,8 @@ def _incentive_notes(comparison: Comparison) -> list[str]:
 def _privacy_notes(comparison: Comparison) -> list[str]:
     """Return notes on clipping and its worst-case guarantee; none without clipping."""
     code, delta = comparison.setting.code, comparison.config.privacy.delta
+    if comparison.setting.privacy is not None:
+        return list(_cost_of_privacy(comparison))
     if code.clip_norm is None:
         return []
     notes = [
@@ -92,6 +96,38 @@ def _privacy_notes(comparison: Comparison) -> list[str]:
             f" sees only the sum (training not covered): {'; '.join(epsilons)}."
         )
     return notes
+
+
+def _cost_of_privacy(comparison: Comparison) -> Iterator[str]:
+    """Yield what the epsilon of a run covers, which scheme does best with it, and what it costs."""
+    privacy, metric, reference = comparison.config.privacy, comparison.evaluator.metric, comparison.evaluator.reference
+    statements = {result.scheme.name: comparison.privacy(result.scheme.name) for result in comparison.results}
+    usable = [result for result in comparison.results if result.status != "diverged"]
+    full = [result for result in usable if statements[result.scheme.name]["covers"] == "everything"]
+    best = max(full, key=lambda result: result.final.score, default=None)
+    seen = "each message" if privacy.threat_model == "each-message" else "only sums over devices"
+    promise = f"epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g} per sample, against a server that sees {seen}"
+    if best is not None:
+        cost = ""
+        if reference is not None:
+            points = 100 * (reference.score - best.final.score)
+            cost = f"; without privacy the centralised optimum has {reference.score:.4f}, so privacy costs {points:.1f} points"
+        yield (
+            f"of the schemes that cover everything that devices send with {promise}, {best.scheme.title} has the best {metric},"
+            f" {best.final.score:.4f}{cost}."
+        )
+    for result in comparison.results:
+        what = statements[result.scheme.name]["covers"]
+        if what == "everything":
+            continue
+        covered = "covers its upload alone; its updates travel in the clear" if what == "upload" else "covers nothing"
+        instead = f": {best.scheme.title} has {best.final.score:.4f} with everything covered" if best else ""
+        yield f"epsilon of {result.scheme.title} {covered}{instead}."
+    clip_norm = comparison.setting.code.clip_norm
+    if clip_norm is not None:
+        yield f"samples are clipped to norm {clip_norm:g}, which weights {clipped_share(comparison.setting):.0%} of them down."
+    outside = {clause for statement in statements.values() for clause in statement["outside"]}
+    yield f"outside of any epsilon: {'; '.join(sorted(outside))}."
 
 
 def _rare_devices(comparison: Comparison) -> dict[tuple[str, ...], list[str]]:

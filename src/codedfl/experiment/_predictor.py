@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -24,6 +26,7 @@ class Predictor:
         weights: ``W``, (d, o).
         task: classification or regression.
         target_names: classes, or names of the outputs.
+        privacy: the privacy of the run that trained it, as `codedfl.experiment.privacy_statement` says it; None if it is unknown.
 
     Example:
         >>> from codedfl.data import fit_feature_map
@@ -37,6 +40,7 @@ class Predictor:
     weights: FloatArray
     task: Task
     target_names: tuple[str, ...]
+    privacy: Mapping[str, Any] | None = None
 
     def outputs(self, raw: FloatArray) -> FloatArray:
         """Return the model's outputs for raw inputs, (n, o)."""
@@ -51,6 +55,8 @@ class Predictor:
     def save(self, path: Path | str) -> None:
         """Write the model to one ``.npz`` file, without pickle."""
         arrays = {f"map.{name}": array for name, array in self.feature_map.to_arrays().items()}
+        if self.privacy is not None:
+            arrays["privacy"] = np.array(json.dumps(self.privacy))
         names = np.array(self.target_names)
         write_npz(path, {"weights": self.weights, "task": np.array(self.task), "target_names": names, **arrays})
 
@@ -69,6 +75,9 @@ class Predictor:
             task, names = str(arrays["task"]), tuple(str(name) for name in arrays["target_names"].ravel())
             if arrays["weights"].shape != (feature_map.dimension, len(names)) or task not in get_args(Task):
                 raise InputError("its weights do not fit its features and targets")
-        except InputError as error:
+            privacy = json.loads(str(arrays["privacy"])) if "privacy" in arrays else None
+            if privacy is not None and not isinstance(privacy, dict):
+                raise InputError("its privacy statement is not an object")
+        except (InputError, json.JSONDecodeError) as error:
             raise InputError(f"{path} is not a model saved by codedfl ({error}): give a file from models/.") from error
-        return cls(feature_map, arrays["weights"], cast(Task, task), names)
+        return cls(feature_map, arrays["weights"], cast(Task, task), names, privacy)

@@ -15,7 +15,8 @@ from codedfl._version import __version__
 from codedfl.config import Config, load_config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._summary import plain, summarise
+from codedfl.experiment._plain import plain
+from codedfl.experiment._summary import summarise
 from codedfl.files import remove_leftovers, write_atomically
 from codedfl.native import backend
 from codedfl.training import StepSizeChoice, Trial, curves_to_csv

@@ -16,6 +16,7 @@ from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.identity import identity
 from codedfl.native import backend
+from codedfl.private import batch_curvature, coded_spectrum
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.training import (
@@ -23,6 +24,7 @@ from codedfl.training import (
     Checkpoint,
     DevicePlan,
     Evaluator,
+    Idle,
     LearningRate,
     PreparedScheme,
     Recorder,
@@ -196,16 +198,26 @@ class _Job:
     @property
     def tuned(self) -> bool:
         """Whether the step size comes from a grid."""
-        return self.config.learning_rate.scale == "grid" and not self.scheme.tunes_itself
+        return self.config.learning_rate.scale == "grid" and not self.scheme.tunes_itself and not self.covered_by_upload
+
+    @property
+    def covered_by_upload(self) -> bool:
+        """Whether devices send nothing but an upload with an epsilon, so that the step may depend on that alone."""
+        return self.experiment.setting.privacy is not None and isinstance(self.scheme.device, Idle)
 
     def scale(self, choice: StepSizeChoice | None) -> float | None:
         """Return the step size in units of ``1 / L``: chosen, or given; None for a scheme that tunes itself."""
         if self.scheme.tunes_itself:
             return None
-        return choice.scale if choice else float(self.config.learning_rate.scale)
+        if choice:
+            return choice.scale
+        return 1.0 if self.config.learning_rate.scale == "grid" else float(self.config.learning_rate.scale)
 
-    def rates(self, choice: StepSizeChoice | None, smoothness: float) -> tuple[LearningRate, ...]:
-        """Return the learning rate, followed by smaller ones to back off to if the run diverges."""
+    def rates(self, choice: StepSizeChoice | None, prepared: PreparedScheme) -> tuple[LearningRate, ...]:
+        """Return the learning rate, followed by smaller ones to back off to if the run diverges.
+
+        A step that may depend on the upload alone is relative to the curvature of the coded data instead of ``L``.
+        """
         scale = self.scale(choice)
         if scale is None:
             # To back off would be to look at the loss, which is not part of what a private scheme releases.
@@ -213,6 +225,7 @@ class _Job:
             return tuple(LearningRate(multiple) for multiple in multiples)
         smaller = sorted((t.scale for t in choice.trials if t.scale < scale), reverse=True) if choice else []
         decay_rounds = self.config.learning_rate.decay_rounds
+        smoothness = _coded_curvature(prepared) if self.covered_by_upload else prepared.setting.gram.smoothness
         return tuple(LearningRate.relative(each, smoothness, decay_rounds) for each in (scale, *smaller))
 
 
@@ -322,7 +335,7 @@ class _Runner:
         self.progress.update(f"preparing {job.scheme.title}")
         prepared = uploads.prepare(job.scheme, job.experiment.setting, job.plan)
         setting = prepared.setting
-        rate, *smaller = job.rates(choice, setting.gram.smoothness)
+        rate, *smaller = job.rates(choice, prepared)
         callbacks = (*self.callbacks, ReportProgress(self.progress, job.scheme.title))
         if self.folder:
             callbacks += (
@@ -418,6 +431,13 @@ def rounds_of(config: Config, scheme: Scheme, setting: Setting, plan: DevicePlan
     if own is not None:
         return own
     return config.training.rounds or rounds_within(scheme.name, plan, config.training.total_time_s)
+
+
+def _coded_curvature(prepared: PreparedScheme) -> float:
+    """Return the curvature of the coded data that the server takes its steps on."""
+    (coded,) = prepared.coded
+    batch = int(getattr(prepared.server, "batch", coded.coded_samples))
+    return batch_curvature(coded_spectrum(coded), coded.coded_samples, batch)
 
 
 def _run_identity(scheme: Scheme, experiment: Experiment) -> str:

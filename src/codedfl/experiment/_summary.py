@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from codedfl._version import __version__
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._notes import notes_on
-from codedfl.experiment._privacy_statement import privacy_statement
+from codedfl.experiment._plain import plain
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.training import Ledger, RunResult
 
@@ -90,7 +89,7 @@ def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any
         "arrival_probability": result.prepared.device.arrivals.probability,
         **_costs(ledger),
         **privacy_of(result, comparison.config.privacy.delta),
-        "privacy": privacy_statement(result, comparison.config, comparison.experiment.feature_map),
+        "privacy": comparison.privacy(result.scheme.name),
         "step_size": None if result.scheme.tunes_itself else result.learning_rate.initial,
         "step_size_scale": result.scale,
         "step_size_trials": [asdict(trial) for trial in result.choice.trials] if result.choice else None,
@@ -130,19 +129,6 @@ def charged_seconds(result: RunResult) -> dict[str, float]:
         "coded_upload": float(upload.upload_s[slowest]),
         "server_preparation": upload.server_s,
     }
-
-
-def plain(value: Any) -> Any:
-    """Convert recursively: arrays to lists, and numbers that JSON lacks (NaN, infinities) to None."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _costs(ledger: Ledger) -> dict[str, Any]:

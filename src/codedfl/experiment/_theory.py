@@ -11,8 +11,8 @@ from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import build_experiment
 from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._plain import plain
 from codedfl.experiment._runner import run
-from codedfl.experiment._summary import plain
 from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, FixedBatchArrivals
 from codedfl.progress import Progress

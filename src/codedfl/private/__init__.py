@@ -1,22 +1,44 @@
 """Private training: one (epsilon, delta) for everything that leaves a device."""
 
 from codedfl.private._budget import Budget, Curvature, divide
+from codedfl.private._coded import CodedDescent, CodedDescentState, batch_curvature, coded_spectrum
 from codedfl.private._curvature import CurvatureUpload, PrivateCurvature, clip_norm_of
 from codedfl.private._descent import DescentState, PrivateDescent
 from codedfl.private._devices import PrivateGradient, PrivatePlan, noise_in_sum, patient_deadline, require_target
+from codedfl.private._mixing import HessianMixing, MixingState
+from codedfl.private._sketches import SketchUpload
+from codedfl.private._statistics import (
+    NoisyStatistics,
+    StatisticsSolution,
+    StatisticsUpload,
+    joint_sensitivity,
+    noise_norm,
+)
 
 __all__ = [
     "Budget",
+    "CodedDescent",
+    "CodedDescentState",
     "Curvature",
     "CurvatureUpload",
     "DescentState",
+    "HessianMixing",
+    "MixingState",
+    "NoisyStatistics",
     "PrivateCurvature",
     "PrivateDescent",
     "PrivateGradient",
     "PrivatePlan",
+    "SketchUpload",
+    "StatisticsSolution",
+    "StatisticsUpload",
+    "batch_curvature",
     "clip_norm_of",
+    "coded_spectrum",
     "divide",
+    "joint_sensitivity",
     "noise_in_sum",
+    "noise_norm",
     "patient_deadline",
     "require_target",
 ]

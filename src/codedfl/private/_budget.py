@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from codedfl.privacy import GaussianMechanism, Mechanism
+from codedfl.private._loss import SQUARE, Loss
 from codedfl.training import LARGEST_GRAM, PrivacyTarget, Setting
 from codedfl.typing import FloatArray
 
@@ -19,21 +20,15 @@ Curvature = Literal["auto", "second-moments", "mean", "none"]
 MEAN_SHARE, MOMENTS_SHARE = 0.03, 0.12
 """Shares of ``mu^2`` for the mean of the features and for their second moments."""
 
-CLIP_SHARE = 0.75
-"""Clip norm of a sample's gradient, in units of the product of the typical norms of its features and its labels.
+CLIP_SHARE, NOISE_SHARE = SQUARE.clip_share, SQUARE.noise_share
 
-Residuals start at the size of the labels and shrink. A norm below that makes a Huber loss of the square, with less noise."""
-
-NOISE_SHARE = 0.1
-"""Standard deviation that the noise may have in a prediction, in units of the labels: it sets the ridge."""
-
-MOST_FIRST_ORDER_ROUNDS = 32
+MOST_FIRST_ORDER_ROUNDS = 64
 """Rounds up to which the mean suffices; training that would take more asks for second moments."""
 
 MOST_ROUNDS = 100
 
-GROWTH = 1.2
-"""Factor by which ``1 / z^2`` grows from one round to the next: gradients close to the solution count most."""
+GROWTH = 2.0
+"""Factor by which ``1 / z^2`` grows from the first round to the last: gradients close to the solution count most."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,9 @@ class Budget:
         return tuple((name, GaussianMechanism(z)) for name, z in sent if math.isfinite(z))
 
 
-def divide(setting: Setting, target: PrivacyTarget, curvature: Curvature, sampling_rate: float, rounds: int) -> Budget:
+def divide(
+    setting: Setting, target: PrivacyTarget, loss: Loss, curvature: Curvature, sampling_rate: float, rounds: int
+) -> Budget:
     """Divide the budget of a run between curvature and updates; see `Budget`.
 
     All of it follows from public numbers: the dimension, the numbers of samples and devices, and the target.
@@ -74,6 +71,7 @@ def divide(setting: Setting, target: PrivacyTarget, curvature: Curvature, sampli
     Args:
         setting: the data, of which only the sizes are used.
         target: what to keep.
+        loss: what is minimised.
         curvature: what devices send first; ``auto`` for the least that keeps training within `MOST_FIRST_ORDER_ROUNDS`.
         sampling_rate: ``q``.
         rounds: ``K``; 0 for the number that the predicted conditioning asks for.
@@ -81,13 +79,21 @@ def divide(setting: Setting, target: PrivacyTarget, curvature: Curvature, sampli
     devices = int(np.count_nonzero(setting.federation.samples))
     noise = 1.0 if target.sums_only else math.sqrt(devices)
     return _divide(
-        target, setting.federation.dimension, setting.federation.total_samples, noise, curvature, sampling_rate, rounds
+        target,
+        loss,
+        setting.federation.dimension,
+        setting.federation.total_samples,
+        noise,
+        curvature,
+        sampling_rate,
+        rounds,
     )
 
 
 @lru_cache(maxsize=256)
 def _divide(
     target: PrivacyTarget,
+    loss: Loss,
     dimension: int,
     samples: int,
     noise: float,
@@ -96,7 +102,7 @@ def _divide(
     rounds: int,
 ) -> Budget:
     if curvature == "auto":
-        first_order = _divide(target, dimension, samples, noise, "mean", sampling_rate, rounds)
+        first_order = _divide(target, loss, dimension, samples, noise, "mean", sampling_rate, rounds)
         if first_order.rounds <= MOST_FIRST_ORDER_ROUNDS or dimension > LARGEST_GRAM:
             return first_order
         curvature = "second-moments"
@@ -107,13 +113,14 @@ def _divide(
     if not rounds:
         if curvature == "second-moments":
             # tau / ridge: the largest error of the second moments over what the noise of the updates asks for.
-            conditioning = math.sqrt(2 * dimension) * moments * NOISE_SHARE / (CLIP_SHARE * alone)
-            needed = 1.7 * math.sqrt(1 + conditioning)
+            conditioning, factor = math.sqrt(2 * dimension) * moments, 1.7
         else:
-            needed = 1.4 * math.sqrt(1 + samples * NOISE_SHARE / (CLIP_SHARE * noise * alone))
+            conditioning, factor = samples / noise, 1.4
+        conditioning *= loss.curvature * loss.noise_share / (loss.clip_share * alone)
+        needed = factor * math.sqrt(1 + conditioning)
         rounds = math.ceil(min(max(needed * (1 if sampling_rate == 1 else 2), 4), MOST_ROUNDS))
     if sampling_rate == 1:
-        weights = GROWTH ** np.arange(rounds)
+        weights = GROWTH ** (np.arange(rounds) / rounds)
         multipliers = alone * np.sqrt(weights.sum() / weights)
         return Budget(curvature, mean, moments, multipliers, alone)
     each = target.noise_multiplier(updates=rounds, sampling_rate=sampling_rate, besides=besides)

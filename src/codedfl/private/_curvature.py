@@ -14,6 +14,7 @@ from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
 from codedfl.private._budget import Budget, Curvature, divide
 from codedfl.private._devices import require_target
+from codedfl.private._loss import Loss, LossName, loss_of
 from codedfl.training import (
     LARGEST_GRAM,
     Code,
@@ -59,11 +60,13 @@ class CurvatureUpload:
     and no curvature is left above ``tau``.
 
     Args:
+        loss: what is minimised.
         curvature: what to send; see `codedfl.private.divide`.
         sampling_rate: that of the updates, which share the budget.
         rounds: those of the updates; 0 for the number that `codedfl.private.divide` chooses.
     """
 
+    loss: LossName = "auto"
     curvature: Curvature = "auto"
     sampling_rate: float = 1.0
     rounds: int = 0
@@ -75,9 +78,17 @@ class CurvatureUpload:
 
     def budget(self, setting: Setting) -> Budget:
         """Return the division of the budget."""
-        return divide(
-            setting, require_target(setting, "a private scheme"), self.curvature, self.sampling_rate, self.rounds
-        )
+        target, loss = require_target(setting, "a private scheme"), self.loss_in(setting)
+        return divide(setting, target, loss, self.curvature, self.sampling_rate, self.rounds)
+
+    def loss_in(self, setting: Setting) -> Loss:
+        """Return the loss that is minimised in a setting, or refuse a softmax of a regression."""
+        task = setting.federation.task
+        if self.loss == "softmax" and task == "regression":
+            raise InputError(
+                'options.dp-gd.loss = "softmax" is for classes, but the task is a regression: use "square".'
+            )
+        return loss_of(self.loss, task)
 
     @one_blas_thread()
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[PrivateCurvature], UploadCost]:

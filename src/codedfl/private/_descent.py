@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from codedfl.private._budget import CLIP_SHARE, GROWTH, NOISE_SHARE, Budget
+from codedfl.private._budget import GROWTH, Budget
 from codedfl.private._curvature import CurvatureUpload, PrivateCurvature
 from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
 from codedfl.training import (
@@ -25,7 +25,7 @@ from codedfl.training import (
 )
 from codedfl.typing import FloatArray, IntArray
 
-TAIL = 0.3
+TAIL = 0.2
 """Share of the rounds at the end whose iterates are averaged."""
 
 
@@ -93,10 +93,11 @@ class DescentState(SchemeState):
 class PrivateDescent(Scheme):
     """Heavy-ball descent on ``f(W) + lambda / 2 ||W'||^2`` with private gradients, in the geometry of private curvature.
 
-    Noise of standard deviation ``s`` on the sum of gradients leaves ``s ||x'|| / lambda`` in a prediction where the data has
-    little curvature, so ``lambda = s ||x'|| / (kappa B_Y)`` keeps that to a share ``kappa`` of the labels. With curvature between
-    ``l = lambda`` and ``h = L + lambda``, Polyak's constants are optimal: ``eta = 4 / (sqrt(h) + sqrt(l))^2`` and
-    ``beta = ((sqrt(h) - sqrt(l)) / (sqrt(h) + sqrt(l)))^2``.
+    The loss is that of multinomial logistic regression for classes, whose gradients are small for samples that are already right,
+    and the square for a regression. Noise of standard deviation ``s`` on the sum of gradients leaves ``s ||x'|| / lambda`` in a
+    prediction where the data has little curvature, so ``lambda = s ||x'|| / (kappa B_Y)`` keeps that to a share ``kappa`` of the
+    labels. With curvature between ``l = lambda`` and ``h = c L + lambda``, ``c`` being that of the loss, Polyak's constants are
+    optimal: ``eta = 4 / (sqrt(h) + sqrt(l))^2`` and ``beta = ((sqrt(h) - sqrt(l)) / (sqrt(h) + sqrt(l)))^2``.
     Nothing is tuned: all constants follow from public numbers and from what was released with noise.
 
     If the server sees sums only, a round with fewer arrivals than there are shares of noise is not opened.
@@ -130,9 +131,13 @@ class PrivateDescent(Scheme):
     ) -> PreparedScheme:
         """Return the scheme with the noise of its updates set."""
         target, held = require_target(setting, self.name), _held(uploaded)
-        clip_norm = CLIP_SHARE * held.row_norm * target.label_bound
+        loss = self.curvature.loss_in(setting)
         plan = cast(PrivatePlan, plan).protected(
-            target, clip_norm, self.budget(setting).noise_multipliers, held.geometry
+            target,
+            loss.clip_share * held.row_norm * target.label_bound,
+            self.budget(setting).noise_multipliers,
+            held.geometry,
+            softmax=loss.softmax,
         )
         return super().prepared(setting, plan, uploaded, cost)
 
@@ -141,8 +146,9 @@ class PrivateDescent(Scheme):
         setting, plan, held = prepared.setting, cast(PrivatePlan, prepared.device), _held(prepared.uploaded)
         target = require_target(setting, self.name)
         noise = plan.clip_norm * self.budget(setting).effective_multiplier * noise_in_sum(setting, target, plan.shares)
-        ridge = noise * held.row_norm / (NOISE_SHARE * target.label_bound)
-        high, low = math.sqrt(held.smoothness + ridge), math.sqrt(ridge)
+        loss = self.curvature.loss_in(setting)
+        ridge = noise * held.row_norm / (loss.noise_share * target.label_bound)
+        high, low = math.sqrt(loss.curvature * held.smoothness + ridge), math.sqrt(ridge)
         rounds = len(plan.noise_multipliers)
         return Course(
             ridge=ridge,
@@ -150,7 +156,7 @@ class PrivateDescent(Scheme):
             momentum=((high - low) / (high + low)) ** 2,
             shares=plan.shares,
             average_from=math.floor((1 - TAIL) * rounds),
-            growth=GROWTH if plan.sampling_rate == 1 else 1.0,
+            growth=GROWTH ** (1 / rounds) if plan.sampling_rate == 1 else 1.0,
         )
 
     def init(self, prepared: PreparedScheme, model: FloatArray) -> DescentState:

@@ -75,6 +75,7 @@ class PrivatePlan(LocalSGDPlan):
         noise_multipliers: ``z_k`` of each round: the noise in what the server sees, over ``C``, (K,).
         shares: number of devices that the noise of a sum is shared by; 1 if the server sees every update.
         geometry: the coordinates in which devices clip and add noise.
+        softmax: whether residuals are those of a softmax.
     """
 
     sampling_rate: float = 1.0
@@ -82,13 +83,27 @@ class PrivatePlan(LocalSGDPlan):
     noise_multipliers: FloatArray = field(default_factory=lambda: np.zeros(0))
     shares: int = 1
     geometry: Geometry = field(default_factory=Geometry)
+    softmax: bool = False
 
     def protected(
-        self, target: PrivacyTarget, clip_norm: float, noise_multipliers: FloatArray, geometry: Geometry
+        self,
+        target: PrivacyTarget,
+        clip_norm: float,
+        noise_multipliers: FloatArray,
+        geometry: Geometry | None = None,
+        *,
+        softmax: bool = False,
     ) -> PrivatePlan:
         """Return the plan with its noise set."""
         shares = least_arrivals(self.arrivals.probability) if target.sums_only else 1
-        return replace(self, clip_norm=clip_norm, noise_multipliers=noise_multipliers, shares=shares, geometry=geometry)
+        return replace(
+            self,
+            clip_norm=clip_norm,
+            noise_multipliers=noise_multipliers,
+            shares=shares,
+            geometry=geometry or Geometry(),
+            softmax=softmax,
+        )
 
     def precision(self, round: int) -> float:
         """Return ``1 / z_k^2``."""
@@ -116,6 +131,7 @@ class PrivatePlan(LocalSGDPlan):
             device,
             round,
             self.geometry,
+            self.softmax,
         )
         return Steps(features, labels, batches, 1.0 / self.sampling_rate, starts, private)
 

@@ -14,10 +14,13 @@ from codedfl.schemes._dp_cfl import dp_cfl
 from codedfl.schemes._dp_gd import dp_gd
 from codedfl.schemes._fed3r import RidgeRegression, fed3r
 from codedfl.schemes._fedavg import fedavg
+from codedfl.schemes._ihm import ihm
 from codedfl.schemes._momentum import Momentum, momentum
 from codedfl.schemes._one_shot import CodedSolution, one_shot
 from codedfl.schemes._registry import DEFAULT_SCHEMES, PAPER_SCHEMES, PRIVATE_SCHEMES, SCHEMES, make_scheme
 from codedfl.schemes._scfl import scfl, scfl_fixed
+from codedfl.schemes._scfl_private import scfl_private
+from codedfl.schemes._ssp import ssp
 from codedfl.schemes._table import COLUMNS, describe, markdown_table
 
 __all__ = [
@@ -37,10 +40,13 @@ __all__ = [
     "dp_gd",
     "fed3r",
     "fedavg",
+    "ihm",
     "make_scheme",
     "markdown_table",
     "momentum",
     "one_shot",
     "scfl",
     "scfl_fixed",
+    "scfl_private",
+    "ssp",
 ]

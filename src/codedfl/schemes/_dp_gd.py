@@ -18,7 +18,13 @@ def dp_gd(
         Literal["auto", "second-moments", "mean", "none"],
         Field(
             description="what devices send about their features before training, with noise: second-moments, their mean, or none;"
-            " auto is second-moments where the mean would take more than 32 rounds"
+            " auto is second-moments where the mean would take more than 64 rounds"
+        ),
+    ] = "auto",
+    loss: Annotated[
+        Literal["auto", "square", "softmax"],
+        Field(
+            description="what is minimised; auto is softmax (logistic regression) for classes, square for a regression"
         ),
     ] = "auto",
     rounds: Annotated[int, Field(ge=0, description="number of rounds; 0 for as many as the noise is worth")] = 0,
@@ -26,7 +32,7 @@ def dp_gd(
     """Build private gradient descent.
 
     Devices first send the mean of their features with noise and, where there is enough data for it, their second moments. In
-    these coordinates they then send, once a round, a sum of gradients that are clipped per sample, with noise. The server adds a ridge
+    these coordinates they then send, once a round, a sum of gradients clipped per sample, with noise. The server adds a ridge
     that the noise asks for and takes heavy-ball steps. Nothing is tuned on the data.
 
     References:
@@ -35,7 +41,7 @@ def dp_gd(
     return PrivateDescent(
         name="dp-gd",
         title="DP-GD",
-        upload=CurvatureUpload(curvature, sampling_rate, rounds),
+        upload=CurvatureUpload(loss, curvature, sampling_rate, rounds),
         device=PrivateGradient(sampling_rate),
         server=None,
         aggregation=Sum(),

@@ -16,9 +16,12 @@ from codedfl.schemes._dp_cfl import dp_cfl
 from codedfl.schemes._dp_gd import dp_gd
 from codedfl.schemes._fed3r import fed3r
 from codedfl.schemes._fedavg import fedavg
+from codedfl.schemes._ihm import ihm
 from codedfl.schemes._momentum import momentum
 from codedfl.schemes._one_shot import one_shot
 from codedfl.schemes._scfl import scfl, scfl_fixed
+from codedfl.schemes._scfl_private import scfl_private
+from codedfl.schemes._ssp import ssp
 from codedfl.training import Scheme
 
 SCHEMES: Mapping[str, Callable[..., Scheme]] = {
@@ -33,6 +36,9 @@ SCHEMES: Mapping[str, Callable[..., Scheme]] = {
     "fed3r": fed3r,
     "one-shot": one_shot,
     "dp-gd": dp_gd,
+    "ihm": ihm,
+    "ssp": ssp,
+    "scfl-private": scfl_private,
 }
 
 PAPER_SCHEMES = ("fedavg", "cfl-fb", "codedfedl", "dp-cfl", "scfl-fixed", "scfl")
@@ -42,7 +48,7 @@ DEFAULT_SCHEMES = ("fedavg", "codedfedl", "dp-cfl", "scfl", "momentum", "fed3r",
 """The schemes that a comparison runs by default: one of each kind that runs with any code."""
 
 
-PRIVATE_SCHEMES = ("dp-gd", "one-shot", "dp-cfl", "scfl")
+PRIVATE_SCHEMES = ("dp-gd", "ihm", "ssp", "scfl-private", "one-shot", "dp-cfl")
 """The schemes that a comparison runs by default if it is to keep an epsilon."""
 
 
@@ -62,7 +68,7 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         >>> make_scheme("sclf")
         Traceback (most recent call last):
         codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl, \
-ccfl, momentum, fed3r, one-shot, dp-gd. Did you mean 'scfl'?
+ccfl, momentum, fed3r, one-shot, dp-gd, ihm, ssp, scfl-private. Did you mean 'scfl'?
     """
     if name not in SCHEMES:
         raise InputError(

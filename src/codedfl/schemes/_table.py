@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from codedfl.curvature import CurvatureCoded, SubspaceUpload
+from codedfl.private import (
+    CodedDescent,
+    CurvatureUpload,
+    HessianMixing,
+    PrivateDescent,
+    PrivateGradient,
+    SketchUpload,
+    StatisticsUpload,
+)
 from codedfl.schemes._momentum import Momentum
 from codedfl.schemes._registry import SCHEMES, make_scheme
 from codedfl.training import (
@@ -62,6 +71,16 @@ def _upload(scheme: Scheme) -> str:
         case CodedUpload(noise=noise, kind=kind):
             what = "projection + noise" if noise else "weighted projection"
             return what if kind == "rows" else f"factor of {what}"
+        case StatisticsUpload():
+            return "second moments + noise"
+        case SketchUpload():
+            return "projection + noise, for each round"
+        case CurvatureUpload(curvature="none"):
+            return "none"
+        case CurvatureUpload(curvature="mean"):
+            return "mean + noise"
+        case CurvatureUpload():
+            return "mean, second moments + noise"
         case other:
             return type(other).__name__
 
@@ -71,6 +90,8 @@ def _steps(scheme: Scheme) -> str:
         return "none"
     match scheme.device:
         case AllocatedGradient():
+            return "1"
+        case PrivateGradient():
             return "1"
         case LocalSGD(steps=int() as steps):
             return str(steps)
@@ -90,6 +111,10 @@ def _devices(scheme: Scheme) -> str:
             return "mini-batch SGD, adaptive batch"
         case LocalSGD(batch=batch):
             return f"mini-batch SGD, batch {batch}"
+        case PrivateGradient(sampling_rate=1):
+            return "full-batch gradient, clipped + noise"
+        case PrivateGradient():
+            return "mini-batch gradient, clipped + noise"
         case AllocatedGradient(mini_batches=1):
             return "full-batch gradient, allocated load"
         case AllocatedGradient():
@@ -106,8 +131,14 @@ def _server(scheme: Scheme) -> str:
             return "preconditioned step, " + ("momentum" if scheme.memory == "none" else "memory of every device")
         case None if isinstance(scheme, Momentum) and scheme.momentum:
             return f"momentum {scheme.momentum:g}"
+        case None if isinstance(scheme, PrivateDescent):
+            return "preconditioned step, momentum"
+        case None if isinstance(scheme, HessianMixing):
+            return "Newton step"
         case None:
             return "nothing"
+        case CodedSGD() if isinstance(scheme, CodedDescent):
+            return "gradient on coded data, make-up term, momentum"
         case CodedSGD(make_up=True):
             return "SGD on coded data, make-up term"
         case CodedSGD():
@@ -121,12 +152,14 @@ def _combined_by(scheme: Scheme) -> str:
         return "-"
     if isinstance(scheme, CurvatureCoded) and scheme.memory != "none":
         return "memory"
+    if isinstance(scheme, PrivateDescent | HessianMixing | CodedDescent):
+        return "sum, scaled to all rows"
     return "weights 1/p" if isinstance(scheme.aggregation, InverseProbability) else "sum"
 
 
 def _returns(scheme: Scheme) -> str:
     if scheme.one_shot:
         return "solution"
-    if isinstance(scheme, CurvatureCoded):
+    if isinstance(scheme, CurvatureCoded | PrivateDescent | CodedDescent):
         return "average of recent iterates"
     return "step-weighted average" if scheme.final == "average" else "last iterate"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.special
 
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray, IntArray
@@ -72,6 +73,7 @@ class PrivateSum:
         device: index of the device.
         round: ``k``.
         geometry: ``D``.
+        softmax: whether ``r = softmax(W^T x) - y``, the residual of multinomial logistic regression.
     """
 
     clip_norm: float
@@ -81,6 +83,7 @@ class PrivateSum:
     device: int
     round: int
     geometry: Geometry = field(default_factory=Geometry)
+    softmax: bool = False
 
     def release(
         self, features: FloatArray, labels: FloatArray, batch: IntArray | None, model: FloatArray, scale: float
@@ -90,6 +93,8 @@ class PrivateSum:
             (features, labels, self.norms) if batch is None else (features[batch], labels[batch], self.norms[batch])
         )
         residual = X @ model
+        if self.softmax:
+            residual = scipy.special.softmax(residual, axis=1)
         residual -= Y
         sizes = norms * np.linalg.norm(residual, axis=1)
         weights = self.clip_norm / np.maximum(sizes, self.clip_norm)

@@ -132,6 +132,9 @@ class Run:
     @cached_property
     def hooks(self) -> tuple[Callback, ...]:
         """All callbacks, detection of divergence first."""
+        # A private scheme may minimise another loss, and must not act upon one that it has not released.
+        if self.prepared.scheme.private:
+            return tuple(self.callbacks)
         return (StopOnDivergence(DIVERGENCE_FACTOR * self.zero_loss), *self.callbacks)
 
     def start(self) -> None:
@@ -210,7 +213,8 @@ class Run:
 
     def _finish(self, stop: StopTraining | None = None) -> None:
         progress = self.progress
-        if stop is None and progress.curve[-1].loss > max(self.zero_loss, progress.curve[0].loss):
+        judged = not self.prepared.scheme.private
+        if judged and stop is None and progress.curve[-1].loss > max(self.zero_loss, progress.curve[0].loss):
             if progress.good_state is not None:
                 self._return_good_state()
             else:

@@ -373,6 +373,7 @@ def lies(draw: st.DrawFn) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[s
 BEGUN = begun(TERMS)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=12)
 @given(lies())
 def test_whoever_answers_was_told_the_same(

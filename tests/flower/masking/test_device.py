@@ -389,6 +389,7 @@ def test_malformed_requests_raise_only_input_errors(message: Any, array: Any, st
         masker.unmask(state, message, {})
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(message=MESSAGES)
 def test_malformed_signatures_raise_only_input_errors(message: Any) -> None:

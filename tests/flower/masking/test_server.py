@@ -372,6 +372,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(device=st.sampled_from(FIVE) | st.text(), message=ANYTHING)
 def test_malformed_replies_raise_only_input_errors(device: str, message: Any) -> None:

@@ -1,0 +1,356 @@
+"""What the server sees of the devices, as evidence about the canaries in their data.
+
+The auditor knows everything but the coins and the noise: all other samples, and which of them are in a batch. What those
+contribute is computed by the code under test, without its noise, and subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.special
+
+from codedfl.coding import CodedData, Gram, Rows, SubspaceSketch, compute_gram
+from codedfl.experiment._empirical_canaries import PlantedCanaries
+from codedfl.experiment._empirical_evidence import Evidence
+from codedfl.privacy import coded_scores
+from codedfl.private import CurvatureUpload, PrivateCurvature
+from codedfl.training import (
+    CodedUpload,
+    DevicePlan,
+    DeviceUpdate,
+    ExactStatistics,
+    Geometry,
+    PreparedScheme,
+    Round,
+    Setting,
+    Start,
+    Steps,
+    Upload,
+    Uploaded,
+    accumulate_gradients,
+    coded_of,
+)
+from codedfl.typing import FloatArray, IntArray
+
+_ROUNDING = 1e-3
+"""Relative difference up to which two ways to compute a sum agree."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Message:
+    """An upload of one device, or the sum over devices, and whose data it is made of.
+
+    Args:
+        planted: the data and its canaries.
+        devices: those whose data it is made of.
+        setting: in which it was made.
+        upload: how it was made.
+        plan: the work of the devices.
+        uploaded: what the server holds.
+    """
+
+    planted: PlantedCanaries
+    devices: Sequence[int]
+    setting: Setting
+    upload: Upload
+    plan: DevicePlan
+    uploaded: Uploaded
+
+    @cached_property
+    def canaries(self) -> IntArray:
+        """Those that may be in the message, (k,)."""
+        return np.flatnonzero(np.isin(self.planted.device, self.devices))
+
+    @cached_property
+    def clipped(self) -> tuple[FloatArray, FloatArray]:
+        """Features and labels of these canaries, clipped."""
+        return self.planted.clipped(self.canaries)
+
+    @cached_property
+    def background(self) -> Gram:
+        """Second moments of all other samples, clipped."""
+        bound = self.setting.code.clip_norm
+        rows = [_clipped(Rows(*self.planted.real(device)), bound) for device in self.devices]
+        return compute_gram(rows, self.setting.workers)
+
+
+def add_uploads(evidence: Evidence, planted: PlantedCanaries, prepared: PreparedScheme) -> None:
+    """Add what was uploaded before the first round.
+
+    If the server sees every message, each device's upload is drawn anew by itself, by the same code and with the same noise,
+    since the upload that training uses was drawn as a sum.
+    """
+    for message in _messages(planted, prepared):
+        if isinstance(message.upload, ExactStatistics):
+            gram = message.setting.gram
+            _add_statistics(evidence, message, gram.features, gram.cross)
+        for batch, coded in enumerate(coded_of(message.uploaded)):
+            _add_coded(evidence, message, coded, batch)
+        for held in message.uploaded:
+            if isinstance(held, SubspaceSketch):
+                _add_sketch(evidence, message, held)
+            elif isinstance(held, PrivateCurvature):
+                _add_mean(evidence, message, held)
+                _add_moments(evidence, message, held)
+            elif (
+                not isinstance(held, CodedData) and hasattr(held, "features") and hasattr(held, "cross")
+            ):  # statistics with noise
+                _add_statistics(evidence, message, held.features, held.cross)
+
+
+def add_updates(
+    evidence: Evidence,
+    planted: PlantedCanaries,
+    prepared: PreparedScheme,
+    model: FloatArray,
+    round: Round,
+    updates: Sequence[DeviceUpdate],
+) -> None:
+    """Add the updates of a round: those of each device, or their sum.
+
+    With the residual ``r`` of its loss, a canary adds ``x' r^T min(1, C / (||x'|| ||r||))`` in the geometry ``x' = D x``. Without clipping,
+    it adds about ``tau x r^T``. A sum of fewer updates than the noise counts on is not opened.
+    """
+    sizes = dict(round.attendance.arrivals())
+    start = Start(model, round.step_size)
+    target = planted.setting.privacy
+    signals, released = [], []
+    for device, update in updates:
+        steps = prepared.device.steps(device, round.number, sizes[device], [start])
+        others = next(iter(accumulate_gradients([_without_canaries(steps, int(planted.samples[device]))])))[0]
+        released.append(update.astype(np.float64) / round.attendance.weight - others)
+        signals.append(_signals(planted, np.flatnonzero(planted.device == device), steps, model))
+    if target is None or not target.sums_only:
+        for signal, seen in zip(signals, released, strict=True):
+            _add_outer(evidence, *signal, seen)
+    elif len(released) >= max(getattr(prepared.device, "shares", 1), 1):
+        canaries, features, residuals = (np.concatenate(parts) for parts in zip(*signals, strict=True))
+        _add_outer(evidence, canaries, features, residuals, np.sum(released, axis=0))
+
+
+def _messages(planted: PlantedCanaries, prepared: PreparedScheme) -> Iterator[_Message]:
+    upload, setting = prepared.scheme.upload, prepared.setting
+    if upload is None:
+        return
+    sums_only = setting.privacy is not None and setting.privacy.sums_only
+    if sums_only and getattr(upload, "kind", "rows") != "factor":
+        yield _Message(planted, range(setting.federation.devices), setting, upload, prepared.device, prepared.uploaded)
+        return
+    if isinstance(upload, CurvatureUpload):  # what is sent depends on the sizes of all devices together
+        budget = upload.budget(setting)
+        upload = replace(upload, curvature=budget.curvature, rounds=budget.rounds)
+    for device in np.flatnonzero(setting.code.uploading).tolist():
+        alone = _alone(setting, device)
+        plan = prepared.scheme.device.plan(alone)
+        uploaded, _ = upload.prepare(alone, plan)
+        yield _Message(planted, (device,), alone, upload, plan, uploaded)
+
+
+def _alone(setting: Setting, device: int) -> Setting:
+    """Return the setting with one device, whose noise does not depend on that of others."""
+    federation, fleet, code = setting.federation, setting.fleet, setting.code
+    features, labels = federation.device(device)
+    own = slice(device, device + 1)
+    return replace(
+        setting,
+        federation=replace(
+            federation,
+            features=features,
+            labels=labels,
+            offsets=np.array([0, len(features)]),
+            device_names=federation.device_names[own],
+        ),
+        fleet=replace(
+            fleet,
+            names=fleet.names[own],
+            mac_rate=fleet.mac_rate[own],
+            transmit_power_dbm=fleet.transmit_power_dbm[own],
+        ),
+        code=replace(
+            code,
+            noise_variance=code.noise_variance[own],
+            label_noise_variance=code.label_noise_variance[own],
+            participants=None,
+        ),
+        streams=setting.streams.child(f"canaries-{device}"),
+        cohort=None,
+    )
+
+
+def _without_canaries(steps: Steps, samples: int) -> Steps:
+    """Return the steps on the rows that are no canaries, without noise."""
+    private = steps.private and replace(steps.private, norms=steps.private.norms[:samples], standard_deviation=0.0)
+    return replace(
+        steps,
+        features=steps.features[:samples],
+        labels=steps.labels[:samples],
+        batches=[batch if batch is None else batch[batch < samples] for batch in steps.batches],
+        private=private,
+    )
+
+
+def _signals(
+    planted: PlantedCanaries, canaries: IntArray, steps: Steps, model: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return canaries, their features and the residuals whose outer product each adds to an update."""
+    features, labels = planted.features[canaries], planted.labels[canaries]
+    outputs = features @ model.astype(np.float64)
+    if steps.private is None:
+        return canaries, features, len(steps.batches) * (outputs - labels)
+    residuals = (scipy.special.softmax(outputs, axis=1) if steps.private.softmax else outputs) - labels
+    geometry, clip_norm = steps.private.geometry, steps.private.clip_norm
+    inner = geometry.rows(features)
+    norms = np.linalg.norm(inner, axis=1)
+    sizes = norms * np.linalg.norm(residuals, axis=1)
+    weights = clip_norm / np.maximum(sizes, clip_norm)
+    quiet = replace(steps.private, norms=norms, standard_deviation=0.0)
+    expected = inner.T @ (weights[:, None] * residuals)
+    released = quiet.release(features, labels, None, model.astype(np.float64), 1.0)
+    if np.linalg.norm(released - expected) > _ROUNDING * np.linalg.norm(expected):
+        # The code under test does not clip as it should: take what it does to each canary.
+        for place in range(len(canaries)):
+            alone = replace(quiet, norms=norms[place : place + 1])
+            one = slice(place, place + 1)
+            response = alone.release(features[one], labels[one], None, model.astype(np.float64), 1.0)
+            weights[place] = np.sum((inner[place] @ response) * residuals[place]) / max(sizes[place] ** 2, 1e-300)
+    return canaries, inner, residuals * weights[:, None]
+
+
+def _add_outer(evidence: Evidence, canaries: IntArray, left: FloatArray, right: FloatArray, seen: FloatArray) -> None:
+    """Add a message to which canary ``j`` adds the outer product of row ``j`` on the left and on the right."""
+    products = (left @ left.T) * (right @ right.T)
+    projections = np.sum((left @ seen) * right, axis=1)
+    evidence.add_linear(canaries, products, projections, float(np.sum(seen**2)), seen.size)
+
+
+def _add_symmetric(evidence: Evidence, canaries: IntArray, rows: FloatArray, seen: FloatArray) -> None:
+    """Add a symmetric matrix to which canary ``j`` adds ``z z^T``, with noise ``s (E + E^T) / 2``."""
+    projections = np.sum((rows @ seen) * rows, axis=1)
+    numbers = len(seen) * (len(seen) + 1) / 2
+    evidence.add_linear(canaries, (rows @ rows.T) ** 2, projections, float(np.sum(seen**2)), numbers)
+
+
+def _add_statistics(evidence: Evidence, message: _Message, second_moment: FloatArray, cross: FloatArray) -> None:
+    features, labels = message.clipped
+    _add_symmetric(evidence, message.canaries, features, second_moment - message.background.features)
+    _add_outer(evidence, message.canaries, features, labels, cross - message.background.cross)
+
+
+def _add_coded(evidence: Evidence, message: _Message, coded: CodedData, batch: int) -> None:
+    """Add coded rows or a factor of them, which stand for the samples of a coded batch, each with its weight."""
+    planted, bound = message.planted, message.setting.code.clip_norm
+    others, canaries, joined = [], [], []
+    for place, device in enumerate(message.devices):
+        rows = message.plan.uncovered(place, batch)
+        chosen = np.arange(len(rows.features)) if rows.chosen is None else rows.chosen
+        weights = np.ones(len(chosen)) if rows.weights is None else rows.weights
+        real = chosen < planted.samples[device]
+        others.append(Rows(rows.features, rows.labels, weights[real], chosen[real]))
+        own = np.flatnonzero(planted.device == device)[chosen[~real] - planted.samples[device]]
+        canaries.append(own)
+        joined.append(_clipped(Rows(planted.features[own], planted.labels[own], weights[~real]), bound).joined())
+    seen = np.hstack([coded.features, coded.labels])
+    both = np.concatenate(joined)[:, : seen.shape[1]]
+    if not len(both):
+        return
+    background = compute_gram([_clipped(rows, bound) for rows in others], message.setting.workers).matrix
+    # Without coded labels, the last feature takes their place: only its noise matters, which is that of the features.
+    split, label_noise = (
+        (coded.features.shape[1], _label_noise(message))
+        if coded.labels.shape[1]
+        else (coded.features.shape[1] - 1, coded.noise_variance)
+    )
+    ratios = coded_scores(
+        seen[:, :split],
+        seen[:, split:],
+        coded.noise_variance,
+        label_noise,
+        both[:, :split],
+        both[:, split:],
+        background=background[: seen.shape[1], : seen.shape[1]],
+        coded_samples=coded.coded_samples,
+    )
+    evidence.add_ratios(np.concatenate(canaries), ratios)
+
+
+def _label_noise(message: _Message) -> float:
+    """Return the noise variance of coded labels."""
+    upload = message.upload
+    if not isinstance(upload, CodedUpload) or not upload.noise:
+        return 0.0
+    code = upload.code(message.setting, message.plan)
+    return float(code.label_noise_variance[code.uploading].sum())
+
+
+def _clipped(rows: Rows, bound: float | None) -> Rows:
+    return rows if bound is None else rows.clipped(bound)
+
+
+def _add_sketch(evidence: Evidence, message: _Message, sketch: SubspaceSketch) -> None:
+    features, labels = message.clipped
+    shown = features @ sketch.test_matrix
+    others = message.background.features @ sketch.test_matrix
+    _add_outer(evidence, message.canaries, features, shown, sketch.products.sum(axis=0) - others)
+    _add_outer(
+        evidence, message.canaries, features, labels, sketch.label_products.sum(axis=0) - message.background.cross
+    )
+
+
+def _add_mean(evidence: Evidence, message: _Message, held: PrivateCurvature) -> None:
+    """Add the noisy sum of features, of which the server keeps the direction: its length is estimated."""
+    mean, _ = _parts(message, held)
+    if not mean.directions:
+        return
+    direction = mean.directions[0][:, 0].astype(np.float64)
+    features, _ = message.clipped
+    others = np.zeros(len(direction))
+    for device in message.devices:
+        rows = _clipped(Rows(*message.planted.real(device)), message.setting.code.clip_norm)
+        others += rows.joined()[:, : len(direction)].sum(axis=0, dtype=np.float64)
+    expected = others + features.sum(axis=0) / 2
+    along = float(direction @ expected)
+    if along > 0:
+        seen = float(expected @ expected) / along * direction - others
+        _add_outer(evidence, message.canaries, features, np.ones((len(features), 1)), seen[:, None])
+
+
+def _add_moments(evidence: Evidence, message: _Message, held: PrivateCurvature) -> None:
+    """Add the noisy second moments, of which the server keeps the leading eigenvectors and eigenvalues."""
+    mean, moments = _parts(message, held)
+    if not moments.directions or not moments.directions[0].size:
+        return
+    upload, setting = message.upload, message.setting
+    assert isinstance(upload, CurvatureUpload)
+    edge, shrunk = held.smoothness, moments.factors[0] ** 2
+    values = edge * (1 / shrunk - 1)
+    values = values + edge**2 / (4 * values)  # as released
+    devices = 1 if setting.privacy is None or setting.privacy.sums_only else len(message.devices)
+    deviation = upload.budget(setting).moments_multiplier * np.sqrt(devices)
+    bound = np.sqrt(edge / (np.sqrt(2 * setting.federation.dimension) * deviation))
+    directions = moments.directions[0].astype(np.float64)
+
+    def coordinates(features: FloatArray) -> FloatArray:
+        inner = mean.rows(features.astype(np.float64))
+        norms = np.maximum(np.linalg.norm(inner, axis=1), bound)
+        shrunk: FloatArray = (bound / norms)[:, None] * (inner @ directions)
+        return shrunk
+
+    others = np.zeros((len(values), len(values)))
+    for device in message.devices:
+        rows = coordinates(message.planted.real(device)[0])
+        others += rows.T @ rows
+    canaries = message.canaries
+    _add_symmetric(evidence, canaries, coordinates(message.planted.features[canaries]), np.diag(values) - others)
+
+
+def _parts(message: _Message, held: PrivateCurvature) -> tuple[Geometry, Geometry]:
+    """Return the parts of the geometry that stem from the mean and from second moments."""
+    upload = message.upload
+    assert isinstance(upload, CurvatureUpload)
+    directions, factors = held.geometry.directions, held.geometry.factors
+    first = int(np.isfinite(upload.budget(message.setting).mean_multiplier))
+    return Geometry(directions[:first], factors[:first]), Geometry(directions[first:], factors[first:])

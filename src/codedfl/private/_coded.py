@@ -1,0 +1,266 @@
+"""Private descent on gradients of devices and of coded data, combined as in SCFL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import scipy.linalg
+
+from codedfl.coding import CodedData, Rows, compute_gram, second_moment_error
+from codedfl.errors import InputError
+from codedfl.parallel import one_blas_thread
+from codedfl.privacy import Mechanism
+from codedfl.private._budget import CLIP_SHARE, GROWTH, MOST_ROUNDS, NOISE_SHARE
+from codedfl.private._curvature import clip_norm_of
+from codedfl.private._descent import TAIL, Course
+from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.training import (
+    CodedUpload,
+    DevicePlan,
+    Geometry,
+    PreparedScheme,
+    PrivacyTarget,
+    Round,
+    Scheme,
+    SchemeState,
+    Setting,
+    UploadCost,
+    Uploaded,
+    coded_of,
+)
+from codedfl.typing import FloatArray, IntArray
+
+ROUNDS_PER_ROOT = 1.4
+"""Rounds of a heavy ball in units of the square root of the ratio of the largest curvature to the least."""
+
+
+@one_blas_thread()
+def coded_spectrum(coded: CodedData) -> FloatArray:
+    """Return the eigenvalues of ``X~^T X~ / c`` in ascending order, those of the noise included, (d,)."""
+    moments = compute_gram([Rows(coded.features, coded.labels)]).features
+    values: FloatArray = scipy.linalg.eigvalsh(moments / coded.coded_samples)
+    return values
+
+
+def batch_curvature(values: FloatArray, coded_samples: int, batch: int) -> float:
+    """Return ``lambda_max + tr (1/b - 1/c)``, below whose inverse steps on batches of coded rows are stable in the mean square.
+
+    The second moment of a batch of ``b`` Gaussian rows has the mean square ``H^2 + (tr(H) H + H^2) / b``; for the
+    batches of ``c`` given rows the excess is ``1/b - 1/c`` instead of ``1/b``, up to the smaller term.
+
+    Args:
+        values: eigenvalues of ``X~^T X~ / c``, ascending.
+        coded_samples: ``c``.
+        batch: ``b``.
+
+    Example:
+        >>> batch_curvature(np.array([1.0, 2.0, 5.0]), 100, 50), batch_curvature(np.array([1.0, 2.0, 5.0]), 100, 100)
+        (5.08, 5.0)
+    """
+    return float(values[-1]) + float(values.sum()) * max(1 / batch - 1 / coded_samples, 0.0)
+
+
+@dataclass(frozen=True)
+class CodedDescentState(SchemeState):
+    """The last iterate, its velocity and the constants of the descent.
+
+    Args:
+        velocity: that of the heavy ball, (d, o).
+        samples: ``l_i``, (N,).
+        ridge: ``lambda``.
+        step: ``eta``.
+        momentum: ``beta``.
+        shares: least number of arrivals; a round with fewer is not opened.
+        average_from: round from which on iterates are averaged.
+        growth: factor by which the weight of an iterate grows from one round to the next.
+    """
+
+    velocity: FloatArray
+    samples: IntArray
+    ridge: float
+    step: float
+    momentum: float
+    shares: int
+    average_from: int
+    growth: float
+
+
+@dataclass(frozen=True)
+class CodedDescent(Scheme):
+    """Heavy-ball descent along ``w g + (1 - w) g_s + lambda W``: private gradients of devices, and that of the coded data.
+
+    ``g_s = (X~^T X~ / c - sigma^2 I) W - X~^T Y~ / c`` has the make-up term, so its Hessian is indefinite under strong
+    noise. Its eigenvalues are known from the upload. ``lambda = lambda_n + (1 - w) max(0, -lambda_min)`` makes the sum
+    positive definite, with ``lambda_n = s B / (kappa B_Y)`` for the noise ``s`` of both gradients as in
+    `PrivateDescent`. The curvature ends at ``h = w H_max + (1 - w) lambda_max + lambda``, where ``H_max`` of the data
+    is taken to be ``lambda_max`` and the predicted error of the coded second moment, at most ``m B^2``. Step and
+    momentum are Polyak's for ``lambda`` and ``h``, and the number of rounds follows from the predicted ratio of both.
+    Nothing is tuned on the data.
+
+    Args:
+        device_weight: ``w``.
+        own_rounds: ``K``; 0 for the number that the predicted conditioning asks for.
+    """
+
+    device_weight: float = 0.5
+    own_rounds: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.device_weight < 1:
+            raise InputError(f"device_weight = {self.device_weight} must lie between 0 and 1, both excluded.")
+
+    @property
+    def private(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def tunes_itself(self) -> bool:
+        """True: the step size follows from the noise and the coded data."""
+        return True
+
+    @property
+    def coded_upload(self) -> CodedUpload:
+        """The upload before the first round."""
+        return cast(CodedUpload, self.upload)
+
+    def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
+        """Refuse a setting without a target or a clip norm, and coded data that stands for some devices only."""
+        require_target(setting, self.name)
+        clip_norm_of(setting)
+        if not setting.code.uploading.all():
+            absent = int(np.count_nonzero(~setting.code.uploading))
+            raise InputError(
+                f"{self.title} needs the coded data of all devices, but {absent} upload(s) none: leave it out."
+            )
+        super().require_possible(setting, plan)
+
+    def rounds(self, setting: Setting) -> int:
+        """Return ``K``, from public numbers: the sizes of the data and of the code, and the target."""
+        if self.own_rounds:
+            return self.own_rounds
+        plan = cast(PrivatePlan, self.device.plan(setting))
+        federation, variance = setting.federation, float(self.coded_upload.code(setting, plan).noise_variance.sum())
+        devices = federation.devices if self.coded_upload.kind == "factor" else 1
+        aspect = math.sqrt(min(federation.dimension / (devices * setting.code.coded_samples), 1.0))
+        negative = variance * (2 * aspect - aspect**2)  # how far the noise pushes eigenvalues below zero
+        ridge = self._noise_ridge(setting, plan, federation.devices) + (1 - self.device_weight) * negative
+        conditioning = federation.total_samples * clip_norm_of(setting) ** 2 / ridge
+        return math.ceil(min(max(ROUNDS_PER_ROOT * math.sqrt(1 + conditioning), 4), MOST_ROUNDS))
+
+    def effective_multiplier(self, setting: Setting, plan: DevicePlan) -> float:
+        """Return the noise multiplier of a single update that would use all that the coded data leaves of the budget."""
+        device = int(np.flatnonzero(setting.code.uploading)[0])
+        beside = tuple(release.mechanism for release in self.coded_upload.releases(setting, plan, device))
+        return _alone(require_target(setting, self.name), cast(tuple[Mechanism, ...], beside))
+
+    def _clip_norm(self, setting: Setting) -> float:
+        return CLIP_SHARE * clip_norm_of(setting) * require_target(setting, self.name).label_bound
+
+    def _noise_ridge(self, setting: Setting, plan: DevicePlan, shares: int) -> float:
+        """Return ``lambda_n``, which the noise of both gradients asks for."""
+        target, code = require_target(setting, self.name), self.coded_upload.code(setting, plan)
+        devices = setting.federation.devices if self.coded_upload.kind == "factor" else 1
+        updates = self._clip_norm(setting) * self.effective_multiplier(setting, plan)
+        updates *= noise_in_sum(setting, target, shares)
+        products = float(code.noise_variance.sum()) * float(code.label_noise_variance.sum())
+        coded = math.sqrt(products / (devices * code.coded_samples))  # of X~^T Y~ / c
+        noise = math.hypot(self.device_weight * updates, (1 - self.device_weight) * coded)
+        return noise * clip_norm_of(setting) / (NOISE_SHARE * target.label_bound)
+
+    def prepared(
+        self, setting: Setting, plan: DevicePlan, uploaded: Uploaded, cost: UploadCost | None
+    ) -> PreparedScheme:
+        """Return the scheme with the noise of its updates set, and one step of the server in each round."""
+        target, rounds = require_target(setting, self.name), self.rounds(setting)
+        weights = GROWTH ** (np.arange(rounds) / rounds)
+        multipliers = self.effective_multiplier(setting, plan) * np.sqrt(weights.sum() / weights)
+        plan = cast(PrivatePlan, plan).protected(target, self._clip_norm(setting), multipliers, Geometry())
+        prepared = super().prepared(setting, plan, uploaded, cost)
+        assert self.server is not None
+        # All coded rows that there is time for: momentum multiplies the noise of small batches.
+        duration_s = max(plan.arrivals.duration_s, setting.deadline_s)
+        one_step = replace(setting, local_steps=1, deadline_s=duration_s, server_batch=None)
+        return replace(prepared, server=self.server.plan(one_step, coded_of(uploaded)))
+
+    def depends_on(self, setting: Setting) -> Setting:
+        """Return the setting without the server's batch, which the length of a round decides."""
+        return replace(super().depends_on(setting), server_batch=None)
+
+    def course(self, prepared: PreparedScheme) -> Course:
+        """Return ridge, step and momentum, from what was released."""
+        setting, plan, (coded,) = prepared.setting, cast(PrivatePlan, prepared.device), prepared.coded
+        values, w = coded_spectrum(coded), self.device_weight
+        least = float(values[0]) - coded.noise_variance
+        ridge = self._noise_ridge(setting, plan, plan.shares) + (1 - w) * max(0.0, -least)
+        batch = int(getattr(prepared.server, "batch", coded.coded_samples))
+        largest = max(batch_curvature(values, coded.coded_samples, batch) - coded.noise_variance, 0.0)
+        error = second_moment_error(float(values.mean()), len(values), coded.effective_rows)
+        of_data = max(float(values[-1]) - coded.noise_variance, 0.0) + error
+        of_data = min(of_data, setting.federation.total_samples * clip_norm_of(setting) ** 2)
+        high = math.sqrt(w * of_data + (1 - w) * largest + ridge)
+        # Momentum for less curvature than the rounds resolve would only oscillate.
+        low = max(math.sqrt(ridge), ROUNDS_PER_ROOT * high / len(plan.noise_multipliers))
+        return Course(
+            ridge=ridge,
+            step=4 / (high + low) ** 2,
+            momentum=((high - low) / (high + low)) ** 2,
+            shares=plan.shares,
+            average_from=math.floor((1 - TAIL) * len(plan.noise_multipliers)),
+            growth=GROWTH ** (1 / len(plan.noise_multipliers)),
+        )
+
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> CodedDescentState:
+        """Return the state at ``W = 0``, where residuals are the labels themselves."""
+        zero = np.zeros_like(model)
+        return CodedDescentState(
+            0,
+            zero,
+            np.zeros(model.shape),
+            0.0,
+            velocity=zero,
+            samples=prepared.setting.federation.samples,
+            **vars(self.course(prepared)),
+        )
+
+    def apply(self, state: CodedDescentState, round: Round) -> tuple[CodedDescentState, Mapping[str, float]]:
+        """Return the state after a step along the velocity; a round without enough arrivals changes nothing."""
+        arrived = [device for device, _ in round.attendance.arrivals()]
+        rows = int(state.samples[arrived].sum())
+        if len(arrived) < state.shares or rows == 0:
+            for _ in round.updates:
+                pass
+            return replace(state, round=state.round + 1), {}
+        # Whoever sees sums only cannot weight devices, so late rows are taken to be like the others instead.
+        share = state.samples.sum() / (rows * round.attendance.weight)
+        number, w = state.model.dtype.type, self.device_weight
+        assert round.server_update is not None
+        velocity = number(state.momentum) * state.velocity + number(state.ridge) * state.model
+        velocity += number(1 - w) * round.server_update
+        for _, update in round.updates:
+            velocity += number(w * share) * update
+        model = state.model - number(state.step * round.step_size) * velocity
+        weight = state.growth**round.number if round.number >= state.average_from else 0.0
+        return replace(
+            state,
+            round=state.round + 1,
+            model=model,
+            velocity=velocity,
+            weighted_sum=state.weighted_sum + weight * model,
+            step_sum=state.step_sum + weight,
+        ), {}
+
+    def final_model(self, state: Any) -> FloatArray:
+        """Return the average of the last iterates, weighted by the precision of their gradients."""
+        model: FloatArray = state.average if state.step_sum > 0 else state.model
+        return model
+
+
+@lru_cache(maxsize=256)
+def _alone(target: PrivacyTarget, beside: tuple[Mechanism, ...]) -> float:
+    return target.noise_multiplier(besides=beside)

@@ -1,0 +1,170 @@
+"""Iterative Hessian mixing: Newton steps with private gradients, each preconditioned by a private sketch of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import cast
+
+import numpy as np
+import scipy.linalg
+
+from codedfl.coding import CodedData, Rows, compute_gram, second_moment_error
+from codedfl.parallel import one_blas_thread
+from codedfl.privacy import Mechanism
+from codedfl.private._budget import CLIP_SHARE, NOISE_SHARE
+from codedfl.private._curvature import clip_norm_of
+from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.private._sketches import SketchUpload
+from codedfl.training import (
+    DevicePlan,
+    Geometry,
+    PreparedScheme,
+    PrivacyTarget,
+    Round,
+    Scheme,
+    SchemeState,
+    Setting,
+    UploadCost,
+    Uploaded,
+)
+from codedfl.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class MixingState(SchemeState):
+    """The last iterate, and what the remaining steps need.
+
+    Args:
+        inverses: ``(H_t + (lambda + rho_t) I)^-1`` of every round, (T, d, d).
+        samples: ``l_i``, (N,).
+        ridge: ``lambda``.
+        shares: least number of arrivals; a round with fewer is not opened.
+    """
+
+    inverses: FloatArray
+    samples: IntArray
+    ridge: float
+    shares: int
+
+
+@dataclass(frozen=True)
+class HessianMixing(Scheme):
+    """``W <- W - (H_t + (lambda + rho_t) I)^-1 (g_t + lambda W)``, with a fresh private sketch ``H_t`` in every round.
+
+    ``g_t`` is a sum of gradients, clipped per sample to ``C = 0.75 B B_Y``, with noise of standard deviation ``s``. As
+    in `PrivateDescent`, ``lambda = s B / (kappa B_Y)`` keeps what the noise leaves in a prediction to a share ``kappa``
+    of the labels.
+
+    ``H_t`` is the second moment of the sketch, less the mean of its noise, with negative eigenvalues set to zero. Let
+    ``e_t`` be the operator norm of its error. ``H_t >= H - e_t`` and ``H_t >= 0`` give ``H_t >= (H - e_t) / 2``, so
+    ``rho_t = max(0, e_t - lambda) / 2`` makes the matrix at least ``(H + lambda) / 2``, and a step never overshoots by
+    more than it had to go. ``e_t`` is predicted (`codedfl.coding.second_moment_error`). Nothing is tuned on the data.
+    """
+
+    @property
+    def private(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def tunes_itself(self) -> bool:
+        """True: steps are Newton's."""
+        return True
+
+    @property
+    def sketch(self) -> SketchUpload:
+        """The upload before the first round."""
+        return cast(SketchUpload, self.upload)
+
+    def rounds(self, setting: Setting) -> int:  # noqa: ARG002 (as many as there are sketches)
+        """Return ``T``."""
+        return self.sketch.sketches
+
+    def noise_multiplier(self, setting: Setting) -> float:
+        """Return that of each gradient: all gradients together use what the sketches leave of the budget."""
+        target = require_target(setting, self.name)
+        return _multiplier(target, self.sketch.mechanism(setting), self.sketch.sketches)
+
+    def prepared(
+        self, setting: Setting, plan: DevicePlan, uploaded: Uploaded, cost: UploadCost | None
+    ) -> PreparedScheme:
+        """Return the scheme with the noise of its updates set, and its factorisations charged."""
+        target = require_target(setting, self.name)
+        multipliers = np.full(self.sketch.sketches, self.noise_multiplier(setting))
+        clip_norm = CLIP_SHARE * clip_norm_of(setting) * target.label_bound
+        plan = cast(PrivatePlan, plan).protected(target, clip_norm, multipliers, Geometry())
+        charged = cost and cost.with_server_macs(setting, self._inverting_macs(setting))
+        return super().prepared(setting, plan, uploaded, charged)
+
+    def upload_cost(self, setting: Setting, plan: DevicePlan) -> UploadCost | None:
+        """Return the cost of the sketches and of their factorisations."""
+        cost = super().upload_cost(setting, plan)
+        return cost and cost.with_server_macs(setting, self._inverting_macs(setting))
+
+    def _inverting_macs(self, setting: Setting) -> float:
+        """Return second moments of the rows held, an eigendecomposition and a product (``5.5 d^3``), for each sketch."""
+        d = float(setting.federation.dimension)
+        rows = setting.code.coded_samples if self.sketch.kind(setting) == "rows" else d
+        return self.sketch.sketches * (rows * d * (d + 1) / 2 + 5.5 * d**3)
+
+    def aggregation_macs(self, setting: Setting) -> float:
+        """Return ``d^2 o``, the product with the inverse."""
+        return float(setting.federation.dimension) ** 2 * setting.federation.outputs
+
+    def ridge(self, prepared: PreparedScheme) -> float:
+        """Return ``lambda``."""
+        setting, plan = prepared.setting, cast(PrivatePlan, prepared.device)
+        target = require_target(setting, self.name)
+        noise = plan.clip_norm * self.noise_multiplier(setting) * noise_in_sum(setting, target, plan.shares)
+        return noise * clip_norm_of(setting) / (NOISE_SHARE * target.label_bound)
+
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> MixingState:
+        """Return the state at ``W = 0``, where residuals are the labels themselves."""
+        ridge = self.ridge(prepared)
+        return MixingState(
+            0,
+            np.zeros_like(model),
+            np.zeros(model.shape),
+            0.0,
+            inverses=_inverses(prepared.coded, ridge).astype(model.dtype),
+            samples=prepared.setting.federation.samples,
+            ridge=ridge,
+            shares=cast(PrivatePlan, prepared.device).shares,
+        )
+
+    def apply(self, state: MixingState, round: Round) -> tuple[MixingState, Mapping[str, float]]:
+        """Return the state after a step; a round without enough arrivals changes nothing."""
+        arrived = [device for device, _ in round.attendance.arrivals()]
+        rows = int(state.samples[arrived].sum())
+        if len(arrived) < state.shares or rows == 0:
+            for _ in round.updates:
+                pass
+            return replace(state, round=state.round + 1), {}
+        # Rows of late devices are taken to be like the others, which who arrives says nothing about.
+        share = state.samples.sum() / (rows * round.attendance.weight)
+        number = state.model.dtype.type
+        gradient = number(state.ridge) * state.model
+        for _, update in round.updates:
+            gradient += number(share) * update
+        step = state.inverses[round.number] @ gradient
+        return replace(state, round=state.round + 1, model=state.model - number(round.step_size) * step), {}
+
+
+@one_blas_thread()
+def _inverses(sketches: Sequence[CodedData], ridge: float) -> FloatArray:
+    """Return the inverse for each sketch, (T, d, d)."""
+    inverses = []
+    for sketch in sketches:
+        moments = compute_gram([Rows(sketch.features, sketch.labels)]).features / sketch.coded_samples
+        values, vectors = scipy.linalg.eigh(moments)
+        error = second_moment_error(max(float(values.mean()), 0.0), len(values), sketch.effective_rows)
+        damped = np.maximum(values - sketch.noise_variance, 0.0) + ridge + max(0.0, error - ridge) / 2
+        inverses.append((vectors / damped) @ vectors.T)
+    return np.stack(inverses)
+
+
+@lru_cache(maxsize=256)
+def _multiplier(target: PrivacyTarget, beside: Mechanism, updates: int) -> float:
+    return target.noise_multiplier(updates=updates, besides=(beside,))
