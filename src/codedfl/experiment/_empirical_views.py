@@ -112,8 +112,8 @@ def add_updates(
 ) -> None:
     """Add the updates of a round: those of each device, or their sum.
 
-    With the residual ``r`` of its loss, a canary adds ``x' r^T min(1, C / (||x'|| ||r||))`` in the geometry ``x' = D x``. Without clipping,
-    it adds about ``tau x r^T``. A sum of fewer updates than the noise counts on is not opened.
+    With the residual ``r`` of its loss, a canary adds ``x' r^T min(1, C / (||x'|| ||r||))`` in the geometry ``x' = D x``.
+    Without clipping, it adds about ``tau x r^T``. A sum of fewer updates than the noise counts on is not opened.
     """
     sizes = dict(round.attendance.arrivals())
     start = Start(model, round.step_size)

@@ -102,10 +102,9 @@ def _divide(
     rounds: int,
 ) -> Budget:
     if curvature == "auto":
-        first_order = _divide(target, loss, dimension, samples, noise, "mean", sampling_rate, rounds)
-        if first_order.rounds <= MOST_FIRST_ORDER_ROUNDS or dimension > LARGEST_GRAM:
-            return first_order
-        curvature = "second-moments"
+        first_order = _divide(target, loss, dimension, samples, noise, "mean", 1.0, 0)
+        few = first_order.rounds <= MOST_FIRST_ORDER_ROUNDS
+        curvature = "mean" if few or dimension > LARGEST_GRAM else "second-moments"
     mean = target.multiplier_for_share(MEAN_SHARE) if curvature in ("mean", "second-moments") else math.inf
     moments = target.multiplier_for_share(MOMENTS_SHARE) if curvature == "second-moments" else math.inf
     besides: tuple[Mechanism, ...] = tuple(GaussianMechanism(z) for z in (mean, moments) if math.isfinite(z))
