@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from codedfl.experiment import Comparison, run, summarise
-from codedfl.experiment._summary import plain
+from codedfl.experiment._plain import plain
 from tests.support import StopAfter, small_config
 
 

@@ -62,7 +62,7 @@ def test_a_changed_choice_changes_the_row() -> None:
     assert describe(dp_gd(curvature="mean"))[1] == "mean + noise"
     assert describe(dp_gd(curvature="none"))[1] == "none"
     assert describe(dp_gd(sampling_rate=0.1))[2] == "mini-batch gradient, clipped + noise"
-    assert describe(ccfl(memory="none"))[3:6:2] == ("preconditioned step, momentum", "weights 1/p")
+    assert describe(ccfl(memory="none"))[3:6:2] == ("curvature step, momentum", "weights 1/p")
 
 
 def test_a_new_kind_of_device_work_is_named_by_its_class() -> None:

@@ -21,6 +21,7 @@ from codedfl.training import (
     Evaluator,
     LearningRate,
     PreparedScheme,
+    PrivacyTarget,
     Round,
     Run,
     RunProgress,
@@ -118,8 +119,11 @@ def on_the_same_code(schemes: Iterable[Scheme], setting: Setting) -> list[Prepar
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", list(SCHEMES))
 def test_step_sizes(name: str, dtype: Any) -> None:
-    prepared = make_scheme(name).prepare(make_setting(federation(dtype)))
-    runs = [Run(prepared, LearningRate(0.01 * s, 20 * s), ROUNDS, evaluate_every=5) for s in (0.3, 1.0, 1.5)]
+    scheme, setting = make_scheme(name), make_setting(federation(dtype))
+    if scheme.private:
+        setting = replace(setting, code=replace(setting.code, clip_norm=1.0), privacy=PrivacyTarget(5.0, 1e-5))
+    prepared, rounds = scheme.prepare(setting), scheme.rounds(setting) or ROUNDS
+    runs = [Run(prepared, LearningRate(0.01 * s, 20 * s), rounds, evaluate_every=5) for s in (0.3, 1.0, 1.5)]
     assert_same(together(runs), one_by_one(runs))
 
 

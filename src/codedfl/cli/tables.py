@@ -67,8 +67,9 @@ def results_table(comparison: Comparison) -> Table:
         " MI-DP: bits per entry of the coded features, valid for all data",
     )
     table.add_column("scheme", no_wrap=True)
-    columns = ("epsilon", "covers") if private else (*(f"to {share}%" for share in SHARES), "arrive", "MI-DP")
-    for name in (metric, *columns, "MB up", "charged", "wall s"):
+    times = () if private else (*(f"to {share}%" for share in SHARES), "arrive")
+    privacy = ("epsilon", "covers") if private else ("MI-DP",)
+    for name in (metric, *times, "MB up", "charged", *privacy, "wall s"):
         table.add_column(name, justify="right", no_wrap=True)
     best = max((result.final.score for result in comparison.results if _usable(result)), default=0.0)
     for result in comparison.results:
@@ -77,30 +78,27 @@ def results_table(comparison: Comparison) -> Table:
 
 
 def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
-    final = result.final
+    final, private = result.final, comparison.setting.privacy is not None
+    times = [time_to_share(comparison, result, share) for share in SHARES]
+    arrivals = [*("never" if seconds is None else f"{seconds:.0f}" for seconds in times), f"{final.mean_arrivals:.1f}"]
     return [
         result.scheme.title,
         f"{final.score:.4f}" if _usable(result) else "diverged",
-        *(_privacy_cells if comparison.setting.privacy else _time_cells)(comparison, result),
+        *([] if private else arrivals),
         f"{final.bytes_up / 1e6:.1f}",
         f"{final.everything_charged_s:.0f}",
+        *_privacy_cells(comparison, result),
         f"{result.progress.wall_time_s:.1f}",
     ]
 
 
 def _privacy_cells(comparison: Comparison, result: RunResult) -> list[str]:
-    statement = comparison.privacy(result.scheme.name)
-    return [number(statement["epsilon"]), statement["covers"]]
-
-
-def _time_cells(comparison: Comparison, result: RunResult) -> list[str]:
+    """Return epsilon and what it covers, if the run is to keep one, else the bits of MI-DP."""
+    if comparison.setting.privacy is not None:
+        statement = comparison.privacy(result.scheme.name)
+        return [number(statement["epsilon"]), statement["covers"]]
     bits = privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
-    times = [time_to_share(comparison, result, share) for share in SHARES]
-    return [
-        *("never" if seconds is None else f"{seconds:.0f}" for seconds in times),
-        f"{result.final.mean_arrivals:.1f}",
-        "-" if bits is None else number(bits),
-    ]
+    return ["-" if bits is None else f"{bits:.2f}"]
 
 
 def _usable(result: RunResult) -> bool:

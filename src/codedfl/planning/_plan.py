@@ -137,7 +137,9 @@ def make_plan(
             progress.update("eigenvectors", index, len(folds))
             reference_values(fold)
         progress.close("eigenvectors")
-        names = tuple(SCHEMES) if config.schemes == DEFAULT_SCHEMES else config.schemes
+        names = config.schemes
+        if names == DEFAULT_SCHEMES:
+            names = tuple(name for name in SCHEMES if not make_scheme(name).private)
         found = []
         for index, name in enumerate(names):
             progress.update("predicting", index, len(names), name)
@@ -193,6 +195,7 @@ def _require_supported(config: Config) -> None:
         "learning_rate.decay_rounds": config.learning_rate.decay_rounds,
         "training.model_norm_bound": config.training.model_norm_bound,
         "training.initial_std": config.training.initial_std,
+        "privacy.epsilon": config.privacy.epsilon,
     }
     for name, value in unsupported.items():
         if value:

@@ -128,11 +128,11 @@ def _server(scheme: Scheme) -> str:
         return "nothing (solves once before)"
     match scheme.server:
         case None if isinstance(scheme, CurvatureCoded):
-            return "preconditioned step, " + ("momentum" if scheme.memory == "none" else "memory of every device")
+            return "curvature step, " + ("momentum" if scheme.memory == "none" else "memory of every device")
         case None if isinstance(scheme, Momentum) and scheme.momentum:
             return f"momentum {scheme.momentum:g}"
         case None if isinstance(scheme, PrivateDescent):
-            return "preconditioned step, momentum"
+            return "curvature step, momentum"
         case None if isinstance(scheme, HessianMixing):
             return "Newton step"
         case None:
