@@ -108,14 +108,18 @@ def test_bins_span_eight_octaves_and_every_norm_is_in_one() -> None:
 
 @pytest.mark.parametrize("typical", [0.05, 0.4, 1.0, 3.0])
 def test_with_little_noise_the_norm_keeps_about_four_in_five_samples(typical: float) -> None:
-    """Within a bin, so that it lies less than a bin from the quantile."""
     norms = typical * np.random.default_rng(0).lognormal(0.0, 0.7, 4000)
     norm = private_norm(with_norms(norms), 1e-6, False, Streams(0))
     quantile = float(np.quantile(norms, KEPT))
-    edges = norm_edges(9)
-    shares = [np.mean(norms <= edge) for edge in edges[:-1]] + [1.0]
-    assert norm == edges[int(np.argmin(np.abs(np.array(shares) - KEPT)))]
-    assert quantile / math.sqrt(2) < norm < quantile * math.sqrt(2)
+    assert norm in norm_edges(9)
+    assert quantile / math.sqrt(2) < norm < quantile * math.sqrt(2), "an edge of the bin that the quantile is in"
+
+
+def test_samples_that_all_have_the_same_norm_are_clipped_to_the_end_of_its_bin() -> None:
+    """No edge beyond it keeps any more samples, and each would cost noise."""
+    federation = with_norms(np.full(400, 1.0), dimension=400)
+    for seed in range(10):
+        assert 1.0 <= private_norm(federation, 3.0, True, Streams(seed)) < math.sqrt(2), seed
 
 
 def test_norms_beyond_all_bins_give_the_last_edge_and_zeros_the_first() -> None:

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from codedfl.cli.tables import results_table
+from codedfl.experiment import Comparison, Predictor, RunFolder, notes_on, run
+from codedfl.experiment._privacy_statement import covers, releases_of
+from codedfl.experiment._summary import summarise
+from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of
+from codedfl.training import Release
+from tests.support import small_config
+
+COVERS = {
+    "dp-gd": "everything",
+    "dp-cfl": "everything",
+    "one-shot": "everything",
+    "scfl": "upload",
+    "fedavg": "nothing",
+    "ccfl": "nothing",  # its labels have no noise by default
+}
+
+
+def private_config(**changes: Any) -> Any:
+    return small_config(**{"schemes": list(COVERS), "privacy__epsilon": 2.0, **changes})
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return run(private_config())
+
+
+@pytest.fixture(scope="module")
+def in_sums() -> Comparison:
+    return run(private_config(privacy__threat_model="sums-only", privacy__delta=1e-6))
+
+
+@pytest.mark.parametrize("scheme", COVERS)
+def test_what_is_covered_keeps_the_target(scheme: str, comparison: Comparison, in_sums: Comparison) -> None:
+    for each, words, delta in ((comparison, "each message", 1e-5), (in_sums, "sums only", 1e-6)):
+        statement = each.privacy(scheme)
+        assert statement["covers"] == COVERS[scheme]
+        assert statement["threat_model"] == words
+        assert statement["delta"] == delta
+        assert statement["adjacency"] == "one sample more or less"
+        assert len(statement["devices"]) == 6
+        if COVERS[scheme] == "nothing":
+            assert statement["epsilon"] == math.inf
+        else:
+            assert 0.998 * 2.0 < statement["epsilon"] <= 2.0 * (1 + 1e-9)
+            assert statement["epsilon"] == max(statement["devices"])
+
+
+def test_the_epsilon_of_private_descent_is_the_target_itself(comparison: Comparison) -> None:
+    assert comparison.privacy("dp-gd")["epsilon"] == pytest.approx(2.0, rel=1e-6)
+
+
+def test_messages_are_listed_with_their_mechanisms_and_compose_to_the_epsilon(comparison: Comparison) -> None:
+    statement = comparison.privacy("dp-gd")
+    named = [message["message"] for message in statement["messages"]]
+    assert named[0] == "mean of the features"
+    assert named[-1] == "updates"
+    mechanisms = [
+        GaussianMechanism(message["noise_multiplier"], message["count"], message["sampling_rate"])
+        for message in statement["messages"]
+    ]
+    assert epsilon_of(mechanisms, 1e-5) == pytest.approx(2.0, rel=1e-6)
+    (rows, updates) = comparison.privacy("scfl")["messages"]
+    assert rows["message"] == "coded rows"
+    assert epsilon_of([CodedMechanism(rows["coded_samples"], rows["signal_to_noise"])], 1e-5) == pytest.approx(2.0, rel=1e-3)
+    assert updates == {"message": "updates", "mechanism": "none"}
+    assert [message["message"] for message in comparison.privacy("dp-cfl")["messages"]] == ["coded rows"]
+
+
+def test_noise_in_the_coded_rows_is_what_the_statement_says(comparison: Comparison) -> None:
+    (coded,) = comparison["dp-cfl"].prepared.coded
+    (release,) = releases_of(comparison["dp-cfl"], 0)
+    assert isinstance(release.mechanism, CodedMechanism)
+    # The noise of six devices is in the sum; each of them keeps the target by itself, with half of the ratio for the labels.
+    assert release.mechanism.signal_to_noise == pytest.approx(2 * 1.0 / (coded.noise_variance / 6), rel=1e-9)
+
+
+def test_a_sketch_with_noise_on_features_and_labels_covers_the_upload() -> None:
+    noisy = private_config(schemes=["ccfl"], coding__noise_variance=50.0, coding__label_noise_variance=50.0)
+    statement = run(noisy).privacy("ccfl")
+    assert statement["covers"] == "upload"
+    assert 0 < statement["epsilon"] < math.inf
+
+
+def test_batches_are_accounted_for_as_poisson_samples() -> None:
+    config = private_config(schemes=["dp-gd"], options={"dp-gd": {"sampling_rate": 0.3, "rounds": 5}})
+    comparison = run(config)
+    statement = comparison.privacy("dp-gd")
+    assert 0.999 * 2.0 < statement["epsilon"] <= 2.0 * (1 + 1e-9)
+    updates = statement["messages"][-1]
+    assert (updates["count"], updates["sampling_rate"]) == (5, 0.3)
+
+
+def test_a_device_that_was_asked_in_fewer_rounds_has_a_smaller_epsilon() -> None:
+    config = private_config(
+        schemes=["dp-gd"], training__cohort=2, options={"dp-gd": {"rounds": 7}}, fleet__straggler_ratio=0.05
+    )
+    comparison = run(config)
+    updates = comparison["dp-gd"].progress.ledger.updates
+    assert updates.min() < updates.max()
+    statement = comparison.privacy("dp-gd")
+    precision = comparison["dp-gd"].progress.ledger.precision
+    assert np.argsort(statement["devices"], kind="stable").tolist() == np.argsort(precision, kind="stable").tolist()
+    assert statement["epsilon"] == max(statement["devices"]) < 2.0
+    for device, epsilon in enumerate(statement["devices"]):
+        sent = [release.mechanism for release in releases_of(comparison["dp-gd"], device) if release.mechanism]
+        assert epsilon == pytest.approx(epsilon_of(sent, 1e-5), rel=1e-9)
+
+
+GAUSSIAN = GaussianMechanism(1.0)
+
+
+@pytest.mark.parametrize(
+    ("releases", "expected"),
+    [
+        ((), "everything"),
+        ((Release("rows", GAUSSIAN),), "everything"),
+        ((Release("rows", GAUSSIAN), Release("updates", GAUSSIAN, upload=False)), "everything"),
+        ((Release("rows", GAUSSIAN), Release("updates", None, upload=False)), "upload"),
+        ((Release("rows", None), Release("updates", GAUSSIAN, upload=False)), "nothing"),
+        ((Release("rows", GAUSSIAN), Release("more rows", None)), "nothing"),
+        ((Release("updates", None, upload=False),), "nothing"),
+    ],
+)
+def test_one_message_in_the_clear_is_enough_to_lose_cover(releases: tuple[Release, ...], expected: str) -> None:
+    assert covers(releases) == expected
+
+
+def own_file(folder: Path, **changes: Any) -> Any:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.standard_normal((150, 4)), columns=list("abcd"))
+    table["y"] = np.where(table["a"] + 0.2 * rng.standard_normal(150) > 0, "yes", "no")
+    table.to_csv(folder / "table.csv", index=False)
+    given = {"data__dataset": str(folder / "table.csv"), "data__target": ["y"], "data__devices": 3}
+    return private_config(**{**given, **changes})
+
+
+def test_the_private_choice_of_the_clip_norm_is_part_of_every_statement(tmp_path: Path) -> None:
+    comparison = run(own_file(tmp_path, schemes=["dp-gd", "scfl", "dp-cfl"]))
+    for scheme in ("dp-gd", "scfl", "dp-cfl"):
+        statement = comparison.privacy(scheme)
+        assert statement["messages"][0]["message"] == "norms of the samples"
+        assert statement["covers"] == COVERS[scheme]
+        assert 0.998 * 2.0 < statement["epsilon"] <= 2.0 * (1 + 1e-9)
+        assert any("fitted to the pooled samples" in clause for clause in statement["outside"])
+
+
+def test_the_private_choice_of_the_clip_norm_is_no_cover_for_a_scheme_without_an_upload(tmp_path: Path) -> None:
+    statement = run(own_file(tmp_path, schemes=["fedavg"])).privacy("fedavg")
+    assert statement["covers"] == "nothing"
+    assert statement["epsilon"] == math.inf
+
+
+def test_what_no_number_covers_is_said() -> None:
+    outside = run(private_config(schemes=["fedavg"], learning_rate__scale="grid")).privacy("fedavg")["outside"]
+    assert any("how many samples" in clause for clause in outside)
+    assert any("protects nobody" in clause for clause in outside)
+    assert any("step size was chosen on held-out" in clause for clause in outside)
+    assert any("features.gamma was fitted" in clause for clause in outside)
+    fixed = run(private_config(schemes=["dp-gd"], features__gamma=0.02)).privacy("dp-gd")["outside"]
+    assert not any("step size" in clause or "gamma" in clause for clause in fixed)
+
+
+def test_a_run_without_a_target_has_a_statement_too() -> None:
+    comparison = run(small_config(schemes=["fedavg", "scfl"]))
+    assert comparison.privacy("fedavg")["covers"] == comparison.privacy("scfl")["covers"] == "nothing"
+    clipped = run(small_config(schemes=["scfl"], coding__clip_norm=1.0, coding__label_noise_variance=0.5))
+    statement = clipped.privacy("scfl")
+    assert statement["covers"] == "upload"
+    assert 2.0 < statement["epsilon"] < math.inf
+
+
+def test_the_summary_is_json_in_which_an_infinite_epsilon_is_null(comparison: Comparison) -> None:
+    summary = json.loads(json.dumps(summarise(comparison), allow_nan=False))
+    found = {scheme["scheme"]: scheme["privacy"] for scheme in summary["schemes"]}
+    for name, expected in COVERS.items():
+        assert found[name]["covers"] == expected
+        assert found[name]["delta"] == 1e-5
+        assert found[name]["threat_model"] == "each message"
+        assert (found[name]["epsilon"] is None) == (expected == "nothing")
+    assert found["fedavg"]["devices"] == [None] * 6
+
+
+def test_files_of_a_run_carry_the_statement(comparison: Comparison, tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", comparison.config).write_results(comparison)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    for scheme in summary["schemes"]:
+        loaded = Predictor.load(tmp_path / "run" / "models" / f"{scheme['scheme']}.npz")
+        assert loaded.privacy == scheme["privacy"]
+    assert Predictor.load(tmp_path / "run" / "models" / "dp-gd.npz").privacy is not None
+
+
+def lines_of(comparison: Comparison) -> list[str]:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(results_table(comparison))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_the_table_shows_epsilon_and_what_it_covers_within_80_columns(comparison: Comparison) -> None:
+    lines = lines_of(comparison)
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+    (header,) = (line for line in lines if line.startswith("scheme"))
+    assert "epsilon" in header.split()
+    assert "covers" in header.split()
+    for result in comparison.results:
+        (row,) = (line for line in lines if line.startswith(f"{result.scheme.title}  "))
+        assert COVERS[result.scheme.name] in row.split()
+        assert ("inf" in row.split()) == (COVERS[result.scheme.name] == "nothing")
+
+
+def test_notes_tell_the_cost_of_privacy_in_points(comparison: Comparison, in_sums: Comparison) -> None:
+    for each, seen in ((comparison, "each message"), (in_sums, "only sums over devices")):
+        (note,) = (note for note in notes_on(each) if "cover everything" in note)
+        full = [each[name] for name, what in COVERS.items() if what == "everything"]
+        best = max(full, key=lambda result: result.final.score)
+        assert each.evaluator.reference is not None
+        points = 100 * (each.evaluator.reference.score - best.final.score)
+        assert f"{best.scheme.title} has the best accuracy, {best.final.score:.4f}" in note
+        assert f"privacy costs {points:.1f} points" in note
+        assert f"epsilon = 2, delta = {each.config.privacy.delta:g} per sample" in note
+        assert f"sees {seen}" in note
+
+
+def test_notes_name_what_is_not_covered_and_the_best_that_is(comparison: Comparison) -> None:
+    notes = notes_on(comparison)
+    (scfl,) = (note for note in notes if note.startswith("epsilon of SCFL"))
+    assert "covers its upload alone; its updates travel in the clear" in scfl
+    assert "with everything covered" in scfl
+    (fedavg,) = (note for note in notes if note.startswith("epsilon of FedAvg"))
+    assert "covers nothing" in fedavg
+    assert not any(note.startswith("epsilon of DP-GD") for note in notes)
+    assert any(note.startswith("outside of any epsilon: ") for note in notes)
+    assert any(note.startswith("samples are clipped to norm 1,") for note in notes)
+
+
+def test_notes_without_a_covered_scheme_name_none() -> None:
+    notes = notes_on(run(private_config(schemes=["scfl"])))
+    assert not any("cover everything" in note for note in notes)
+    (scfl,) = (note for note in notes if note.startswith("epsilon of SCFL"))
+    assert scfl.endswith("travel in the clear.")
