@@ -18,11 +18,15 @@ SMALL = (
 )
 
 
-def test_an_epsilon_runs_every_private_scheme_and_states_it_in_json(cli: Cli) -> None:
-    result = cli("run", *SMALL, "--epsilon", "2", "--delta", "1e-6", "--out", "found", "--json")
+@pytest.mark.parametrize(
+    "schemes", [pytest.param((), id="default", marks=pytest.mark.slow), pytest.param(("dp-gd", "ssp"), id="two")]
+)
+def test_an_epsilon_runs_private_schemes_and_states_it_in_json(schemes: tuple[str, ...], cli: Cli) -> None:
+    named = [word for scheme in schemes for word in ("--scheme", scheme)]
+    result = cli("run", *SMALL, *named, "--epsilon", "2", "--delta", "1e-6", "--out", "found", "--json")
     assert result.code == 0, result.err
     summary = json.loads(result.out)
-    assert [scheme["scheme"] for scheme in summary["schemes"]] == list(PRIVATE_SCHEMES)
+    assert [scheme["scheme"] for scheme in summary["schemes"]] == list(schemes or PRIVATE_SCHEMES)
     for scheme in summary["schemes"]:
         privacy = scheme["privacy"]
         assert privacy["covers"] == "everything"
@@ -34,7 +38,9 @@ def test_an_epsilon_runs_every_private_scheme_and_states_it_in_json(cli: Cli) ->
 
 
 def test_named_schemes_are_kept_and_the_table_says_what_is_covered(cli: Cli) -> None:
-    result = cli("run", *CLI_SMALL, "--scheme", "dp-gd", "--epsilon", "2", "--threat-model", "sums-only", "--out", "found")
+    result = cli(
+        "run", *CLI_SMALL, "--scheme", "dp-gd", "--epsilon", "2", "--threat-model", "sums-only", "--out", "found"
+    )
     assert result.code == 0, result.err
     assert max(map(len, result.out.splitlines())) <= 80
     rows = {line.split()[0]: line.split() for line in result.out.splitlines() if line.strip()}
@@ -53,17 +59,23 @@ def test_a_run_that_is_resumed_has_the_same_statement(cli: Cli) -> None:
     assert again["schemes"][0]["privacy"] == first["schemes"][0]["privacy"]
 
 
+def test_the_clip_norm_can_be_left_to_the_rule_by_name(cli: Cli) -> None:
+    result = cli("run", *SMALL, "--scheme", "ssp", "--epsilon", "2", "--clip-norm", "auto", "--out", "found", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["clip_norm"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--epsilon", "-1"), ("privacy.epsilon = -1",)),
-        (("--epsilon", "nan"), ("privacy.epsilon = nan",)),
-        (("--epsilon", "inf"), ("privacy.epsilon = inf",)),
+        (("--epsilon", "nan"), ("privacy.epsilon = NaN",)),
+        (("--epsilon", "inf"), ("privacy.epsilon = Infinity",)),
         (("--epsilon", "2", "--delta", "2"), ("privacy.delta = 2",)),
         (("--epsilon", "2", "--delta", "0"), ("privacy.delta = 0",)),
         (("--epsilon", "2", "--threat-model", "foo"), ("privacy.threat_model", "foo", "sums-only")),
         (("--label-bound", "-1"), ("privacy.label_bound = -1",)),
-        (("--clip-norm", "sometimes"), ("coding.clip_norm", "sometimes")),
+        (("--clip-norm", "sometimes"), ("clip", "norm", "sometimes")),
         (("--scheme", "dp-gd"), ("privacy.epsilon = 0", "--epsilon")),
         (("--scheme", "dp-gd", "--epsilon", "2", "--set", "options.dp-gd.sampling_rate=0"), ("sampling_rate = 0",)),
         (("--scheme", "dp-gd", "--epsilon", "2", "--set", "options.dp-gd.sampling_rate=1.5"), ("sampling_rate = 1.5",)),

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from codedfl.cli.tables import results_table
-from codedfl.experiment import Comparison, Predictor, RunFolder, notes_on, run
+from codedfl.experiment import Comparison, Predictor, notes_on, run
 from codedfl.experiment._privacy_statement import covers, releases_of
 from codedfl.experiment._summary import summarise
 from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of
@@ -25,7 +25,7 @@ COVERS = {
     "one-shot": "everything",
     "scfl": "upload",
     "fedavg": "nothing",
-    "ccfl": "nothing",  # its labels have no noise by default
+    "ccfl": "nothing",  # its sketch has no noise by default
 }
 
 
@@ -75,9 +75,18 @@ def test_messages_are_listed_with_their_mechanisms_and_compose_to_the_epsilon(co
     assert epsilon_of(mechanisms, 1e-5) == pytest.approx(2.0, rel=1e-6)
     (rows, updates) = comparison.privacy("scfl")["messages"]
     assert rows["message"] == "coded rows"
-    assert epsilon_of([CodedMechanism(rows["coded_samples"], rows["signal_to_noise"])], 1e-5) == pytest.approx(2.0, rel=1e-3)
+    assert epsilon_of([CodedMechanism(rows["coded_samples"], rows["signal_to_noise"])], 1e-5) == pytest.approx(
+        2.0, rel=1e-3
+    )
     assert updates == {"message": "updates", "mechanism": "none"}
     assert [message["message"] for message in comparison.privacy("dp-cfl")["messages"]] == ["coded rows"]
+
+
+def test_messages_in_the_clear_are_listed_even_if_the_first_device_sent_none(comparison: Comparison) -> None:
+    """All devices have an infinite epsilon then; the one to list is one that shows why."""
+    in_the_clear = {"message": "updates", "mechanism": "none"}
+    assert comparison.privacy("fedavg")["messages"] == [in_the_clear]
+    assert comparison.privacy("ccfl")["messages"] == [{"message": "subspace sketch", "mechanism": "none"}, in_the_clear]
 
 
 def test_noise_in_the_coded_rows_is_what_the_statement_says(comparison: Comparison) -> None:
@@ -89,7 +98,12 @@ def test_noise_in_the_coded_rows_is_what_the_statement_says(comparison: Comparis
 
 
 def test_a_sketch_with_noise_on_features_and_labels_covers_the_upload() -> None:
-    noisy = private_config(schemes=["ccfl"], coding__noise_variance=50.0, coding__label_noise_variance=50.0)
+    noisy = private_config(
+        schemes=["ccfl"],
+        coding__noise_variance=50.0,
+        coding__label_noise_variance=50.0,
+        options={"ccfl": {"noise": True}},
+    )
     statement = run(noisy).privacy("ccfl")
     assert statement["covers"] == "upload"
     assert 0 < statement["epsilon"] < math.inf
@@ -149,8 +163,8 @@ def own_file(folder: Path, **changes: Any) -> Any:
 
 
 def test_the_private_choice_of_the_clip_norm_is_part_of_every_statement(tmp_path: Path) -> None:
-    comparison = run(own_file(tmp_path, schemes=["dp-gd", "scfl", "dp-cfl"]))
-    for scheme in ("dp-gd", "scfl", "dp-cfl"):
+    comparison = run(own_file(tmp_path, schemes=["dp-gd", "scfl"]))
+    for scheme in ("dp-gd", "scfl"):
         statement = comparison.privacy(scheme)
         assert statement["messages"][0]["message"] == "norms of the samples"
         assert statement["covers"] == COVERS[scheme]
@@ -194,13 +208,12 @@ def test_the_summary_is_json_in_which_an_infinite_epsilon_is_null(comparison: Co
     assert found["fedavg"]["devices"] == [None] * 6
 
 
-def test_files_of_a_run_carry_the_statement(comparison: Comparison, tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", comparison.config).write_results(comparison)
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    for scheme in summary["schemes"]:
-        loaded = Predictor.load(tmp_path / "run" / "models" / f"{scheme['scheme']}.npz")
-        assert loaded.privacy == scheme["privacy"]
-    assert Predictor.load(tmp_path / "run" / "models" / "dp-gd.npz").privacy is not None
+def test_model_files_carry_the_statement(comparison: Comparison, tmp_path: Path) -> None:
+    for scheme in summarise(comparison)["schemes"]:
+        path = tmp_path / f"{scheme['scheme']}.npz"
+        comparison.predictor(scheme["scheme"]).save(path)
+        assert Predictor.load(path).privacy == scheme["privacy"]
+        assert scheme["privacy"]["covers"] == COVERS[scheme["scheme"]]
 
 
 def lines_of(comparison: Comparison) -> list[str]:
@@ -220,7 +233,7 @@ def test_the_table_shows_epsilon_and_what_it_covers_within_80_columns(comparison
     for result in comparison.results:
         (row,) = (line for line in lines if line.startswith(f"{result.scheme.title}  "))
         assert COVERS[result.scheme.name] in row.split()
-        assert ("inf" in row.split()) == (COVERS[result.scheme.name] == "nothing")
+        assert ("unbounded" in row.split()) == (COVERS[result.scheme.name] == "nothing")
 
 
 def test_notes_tell_the_cost_of_privacy_in_points(comparison: Comparison, in_sums: Comparison) -> None:

@@ -236,7 +236,7 @@ def test_configurations_that_differ_in_the_bound_on_labels_are_not_one_family() 
 
 def test_a_sweep_over_epsilon_gives_the_results_of_separate_runs(tmp_path: Path) -> None:
     path = regression_file(tmp_path)
-    given: dict[str, Any] = {"schemes": ["dp-gd", "scfl", "fedavg"], "privacy__label_bound": 2.0}
+    given: dict[str, Any] = {"schemes": ["dp-gd", "ssp", "fedavg"], "privacy__label_bound": 2.0}
     configs = [
         on_file(path, **given, privacy__epsilon=1.0),
         on_file(path, **given, privacy__epsilon=8.0),

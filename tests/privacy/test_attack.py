@@ -87,6 +87,7 @@ def test_one_unknown_row_is_recovered_up_to_sign_without_noise() -> None:
         assert result.baseline_error > 5 * result.oracle_error
 
 
+@pytest.mark.slow
 def test_error_of_one_unknown_row_is_that_of_the_theory() -> None:
     # the eigenvector's error, (1 + s) / (s c) in each whitened direction but its own, plus that of its length
     c, ratios = 10_000, []
@@ -226,6 +227,7 @@ def test_error_decreases_with_coded_samples() -> None:
         assert fall.mean > 3 * fall.standard_error
 
 
+@pytest.mark.slow
 def test_gram_of_the_unknown_rows_is_found_with_an_error_of_one_over_root_c() -> None:
     X = np.random.default_rng(5).standard_normal((28, 12))
     K, U = X[:20], X[20:]

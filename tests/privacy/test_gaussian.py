@@ -50,6 +50,7 @@ def test_it_agrees_with_dp_accounting() -> None:
             assert gaussian_epsilon(mu, delta) == pytest.approx(noise, rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(mu=st.floats(1e-300, 1e150), delta=st.floats(1e-290, 0.999), factor=st.floats(1.0, 10.0))
 @settings(deadline=None, max_examples=200)
 def test_it_never_falls_with_mu_and_never_grows_with_delta(mu: float, delta: float, factor: float) -> None:

@@ -42,6 +42,7 @@ def test_coded_data_from_the_gram_matrix_reveal_the_same(noise_variance: float) 
     assert infer_labels(coded.labels).present == (1, 7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label_noise_variance", [pytest.param(0.0, marks=pytest.mark.slow), 20.0])
 def test_counts_are_unbiased_with_a_chi_square_error(label_noise_variance: float) -> None:
     # errors in units of (n_k + sigma_Y^2) sqrt(2 / c): their mean within 4 standard errors of 0, variance of 1
@@ -101,6 +102,7 @@ def test_weak_label_noise_hides_little() -> None:
     assert leakage.class_mean_error < 0.1
 
 
+@pytest.mark.slow
 def test_strong_label_noise_brings_the_best_guess_down_to_chance() -> None:
     # A guess from Y~ is right with probability at most 1 / o + TV, and TV <= sqrt(KL / 2) between c rows with and without
     # the class (Pinsker), KL = c / 2 (t - ln(1 + t)), t = n / sigma_Y^2. Three binomial standard errors on top.

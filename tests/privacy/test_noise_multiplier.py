@@ -40,6 +40,7 @@ def test_other_gaussian_releases_share_the_budget_as_squares() -> None:
     assert 10 / noise**2 + 1 / 25 == pytest.approx(gaussian_mu(2.0, 1e-5) ** 2, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_poisson_batches_need_less_and_uploads_more() -> None:
     full = noise_multiplier_for(2.0, 1e-5, updates=20)
     sampled = assert_round_trip(2.0, 1e-5, 20, rate=0.1)

@@ -236,6 +236,7 @@ def test_the_bound_is_seldom_above_the_truth_in_many_runs(
     assert above <= most_allowed(runs, 0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("remembered")
 def test_choosing_the_best_candidate_without_paying_would_be_wrong() -> None:
     """The simulation can fail: without the union bound it does, on an output that says nothing."""

@@ -160,16 +160,19 @@ def test_every_round_is_that_of_the_transcription(
     task: Task, loss: LossName, curvature: Curvature, threat_model: ThreatModel
 ) -> None:
     setting = private_setting(
-        20.0, threat_model, samples=(17, 32, 25, 6), task=task, clip_norm=0.9, label_bound=1.0 if task[0] == "c" else 1.7
+        20.0,
+        threat_model,
+        samples=(17, 32, 25, 6),
+        task=task,
+        clip_norm=0.9,
+        label_bound=1.0 if task[0] == "c" else 1.7,
     )
     assert_transcribed(setting, loss=loss, curvature=curvature)
 
 
 @pytest.mark.parametrize("threat_model", THREAT_MODELS)
 def test_poisson_batches_are_those_of_the_transcription(threat_model: ThreatModel) -> None:
-    assert_transcribed(
-        private_setting(5.0, threat_model, samples=(17, 32, 25, 6)), curvature="mean", sampling_rate=0.5
-    )
+    assert_transcribed(private_setting(5.0, threat_model, samples=(17, 32, 25, 6)), curvature="mean", sampling_rate=0.5)
 
 
 SOME_LATE = (
@@ -196,7 +199,9 @@ def test_a_sum_with_too_little_noise_is_not_opened() -> None:
     prepared = dp_gd(rounds=ROUNDS, curvature="mean").prepare(setting, arrivals=register)
     assert cast(PrivatePlan, prepared.device).shares == 3
     models, _ = trained(prepared)
-    opened = [not np.array_equal(model, before) for before, model in zip([np.zeros((3, 2)), *models], models, strict=False)]
+    opened = [
+        not np.array_equal(model, before) for before, model in zip([np.zeros((3, 2)), *models], models, strict=False)
+    ]
     assert opened == [True, True, False, False, True, False]
 
 

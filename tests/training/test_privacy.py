@@ -54,8 +54,15 @@ def test_the_noise_of_updates_makes_room_for_what_was_spent_and_what_comes_besid
     assert z == pytest.approx(math.sqrt(10 / (gaussian_mu(1.5, 1e-5) ** 2 - 20.0**-2 - 30.0**-2)), rel=1e-9)
 
 
-@pytest.mark.parametrize(("rows", "bound", "label_bound"), [(50, 1.0, 1.0), (1000, 0.3, 7.0)])
-@pytest.mark.parametrize("spent", [(), (GaussianMechanism(12.0),)])
+@pytest.mark.parametrize(
+    ("rows", "bound", "label_bound", "spent"),
+    [
+        (50, 1.0, 1.0, ()),
+        (1000, 0.3, 7.0, ()),
+        (1000, 0.3, 7.0, (GaussianMechanism(12.0),)),
+        pytest.param(50, 1.0, 1.0, (GaussianMechanism(12.0),), marks=pytest.mark.slow),
+    ],
+)
 def test_the_noise_of_coded_rows_keeps_the_target(
     rows: int, bound: float, label_bound: float, spent: tuple[GaussianMechanism, ...]
 ) -> None:

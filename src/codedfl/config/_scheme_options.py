@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, get_type_hints
 
 from codedfl._messages import no_such_key
@@ -21,6 +22,12 @@ def option_defaults(scheme: str) -> dict[str, Any]:
         >>> option_defaults("scfl")
         {'batch': 'adaptive', 'device_weight': 0.5, 'weight_cap': 100.0, 'upload': 'rows'}
     """
+    return dict(_defaults(scheme))
+
+
+@cache
+def _defaults(scheme: str) -> Mapping[str, Any]:
+    """Read the defaults from the signature, which takes a while."""
     return {name: item.default for name, item in inspect.signature(SCHEMES[scheme]).parameters.items()}
 
 

@@ -111,7 +111,8 @@ def _cost_of_privacy(comparison: Comparison) -> Iterator[str]:
         cost = ""
         if reference is not None:
             points = 100 * (reference.score - best.final.score)
-            cost = f"; without privacy the centralised optimum has {reference.score:.4f}, so privacy costs {points:.1f} points"
+            price = f"costs {points:.1f} points" if points > 0 else "costs nothing"
+            cost = f"; without privacy the centralised optimum has {reference.score:.4f}, so privacy {price}"
         yield (
             f"of the schemes that cover everything that devices send with {promise}, {best.scheme.title} has the best {metric},"
             f" {best.final.score:.4f}{cost}."
