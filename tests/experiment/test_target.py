@@ -197,7 +197,7 @@ def test_labels_of_a_classification_are_left_alone_and_have_norm_one() -> None:
 
 def test_a_regression_without_a_bound_is_refused_if_it_is_to_keep_an_epsilon() -> None:
     federation = make_federation(task="regression")
-    sentence = refusal_of(lambda: clip_labels(config_with(), federation))
+    sentence = refusal_of(lambda: privacy_target(config_with(), federation, feature_map(), Streams(0)))
     assert sentence.startswith("privacy.label_bound = 0")
     assert "--label-bound" in sentence
     assert clip_labels(small_config(), federation) is federation

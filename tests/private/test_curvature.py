@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
+from codedfl.parallel import one_blas_thread
 from codedfl.privacy import GaussianMechanism, epsilon_of, gaussian_mu
 from codedfl.private import Curvature, CurvatureUpload, PrivateCurvature
 from codedfl.private._budget import MEAN_SHARE, MOMENTS_SHARE
@@ -225,9 +226,10 @@ def test_many_features_shrink_the_same_directions_as_a_dense_solver_finds() -> N
     """An iterative solver takes over from 257 features on."""
     rotation, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((300, 300)))
     spectrum = (rotation * 0.9 ** np.arange(300)) @ rotation.T
-    for size in (40, 256, 257, 300):
+    for size in (40, 257):
         matrix = spectrum[:size, :size]
-        values, vectors = _leading(matrix)
+        with one_blas_thread():  # as where it is called from
+            values, vectors = _leading(matrix)
         assert len(values) == min(size, MOST_DIRECTIONS)
         np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(matrix)[-MOST_DIRECTIONS:], atol=1e-10)
         np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-8)
@@ -254,7 +256,7 @@ def test_a_setting_without_a_target_or_a_clip_norm_is_refused(
     setting: Setting, curvature: Curvature, sentence: str
 ) -> None:
     with pytest.raises(InputError, match=sentence) as refused:
-        dp_gd(curvature=curvature).prepare(setting)  # type: ignore[arg-type]
+        dp_gd(curvature=curvature).prepare(setting)
     assert str(refused.value).endswith(".")
 
 

@@ -11,7 +11,7 @@ from codedfl.fleet import Channel, CohortArrivals, Fleet, RoundTiming, Workload
 from codedfl.private import PrivateGradient, PrivatePlan, noise_in_sum, patient_deadline, require_target
 from codedfl.private._devices import LATE
 from codedfl.schemes import dp_gd
-from codedfl.training import Geometry, LearningRate, PrivacyTarget, Setting, Start, least_arrivals, train
+from codedfl.training import Geometry, LearningRate, PrivacyTarget, Setting, Start, ThreatModel, least_arrivals, train
 from codedfl.typing import FloatArray
 from tests.private.settings import THREAT_MODELS, Everybody, private_setting
 from tests.problems import ALWAYS_DBM
@@ -138,17 +138,21 @@ def test_the_noise_of_a_sum_is_counted_in_units_of_one_mechanism() -> None:
     assert noise_in_sum(setting, PrivacyTarget(1.0, 1e-5), 1) == 3.0
     assert noise_in_sum(setting, PrivacyTarget(1.0, 1e-5, "sums-only"), 9) == 1.0
     assert noise_in_sum(setting, PrivacyTarget(1.0, 1e-5, "sums-only"), 4) == 1.5
+    # Of four that are asked, each update counts 9 / 4 times: 9 / 4 sqrt(4) alone, and half of that if four share the noise.
+    cohort = replace(setting, cohort=4)
+    assert noise_in_sum(cohort, PrivacyTarget(1.0, 1e-5), 1) == pytest.approx(4.5)
+    assert noise_in_sum(cohort, PrivacyTarget(1.0, 1e-5, "sums-only"), 4) == pytest.approx(2.25)
 
 
 @pytest.mark.parametrize("threat_model", THREAT_MODELS)
-def test_rounds_of_a_cohort_can_be_opened(threat_model: str) -> None:
+def test_rounds_of_a_cohort_can_be_opened(threat_model: ThreatModel) -> None:
     """The noise of a sum must count on the devices that are asked, not on all that there are."""
     setting = private_setting(
         50.0,
         threat_model,
         samples=(30,) * 8,
         cohort=3,
-        power_dbm=ALWAYS_DBM,  # type: ignore[arg-type]
+        power_dbm=ALWAYS_DBM,
     )
     prepared = dp_gd(rounds=4).prepare(setting)
     plan = prepared.device

@@ -57,7 +57,7 @@ def with_mean(X: FloatArray, B: float, s: float, draws: FloatArray, factor: floa
         total = total + x * min(1.0, B / np.linalg.norm(x))
     v = total / np.linalg.norm(total)
     D = np.eye(len(v)) - (1 - factor) * np.outer(v, v)
-    mean_squared = max(total @ total - len(v) * s**2, 0.0) / len(X) ** 2
+    mean_squared = max(float(total @ total) - len(v) * s**2, 0.0) / len(X) ** 2
     row_norm = math.sqrt(max(B**2 - (1 - factor**2) * mean_squared, B**2 / 4))
     return Curvature(D, len(X) * row_norm**2, row_norm)
 

@@ -28,7 +28,7 @@ KEYS: dict[str, tuple[str, Any]] = {
     "coded_samples": ("coding.coded_samples", int),
     "noise_variance": ("coding.noise_variance", float),
     "label_noise_variance": ("coding.label_noise_variance", float),
-    "clip_norm": ("coding.clip_norm", float),
+    "clip_norm": ("coding.clip_norm", str),
     "epsilon": ("privacy.epsilon", float),
     "delta": ("privacy.delta", float),
     "threat_model": ("privacy.threat_model", str),

@@ -6,8 +6,6 @@ import math
 from functools import lru_cache
 from typing import Any, Literal
 
-import numpy as np
-
 from codedfl.config import Config
 from codedfl.data import FeatureMap
 from codedfl.privacy import GaussianMechanism, Mechanism, epsilon_of
@@ -29,7 +27,9 @@ def releases_of(result: RunResult, device: int) -> tuple[Release, ...]:
     prepared, ledger = result.prepared, result.progress.ledger
     plan, setting = prepared.device, prepared.setting
     target = setting.privacy
-    sent = [Release("norms of the samples", mechanism) for mechanism in (target.spent if target else ())]
+    sent = [
+        Release("norms of the samples", mechanism, preparation=True) for mechanism in (target.spent if target else ())
+    ]
     if result.scheme.upload is not None:
         sent += result.scheme.upload.releases(setting, plan, device)
     updates, precision = int(ledger.updates[device]), float(ledger.precision[device])
@@ -50,7 +50,7 @@ def covers(releases: tuple[Release, ...]) -> Covers:
     """Return what a guarantee covers: everything that was sent, the uploads alone, or nothing."""
     if all(release.mechanism is not None for release in releases):
         return "everything"
-    uploads = [release for release in releases if release.upload]
+    uploads = [release for release in releases if release.upload and not release.preparation]
     if uploads and all(release.mechanism is not None for release in uploads):
         return "upload"
     return "nothing"
@@ -68,7 +68,7 @@ def privacy_statement(result: RunResult, config: Config, feature_map: FeatureMap
     everything = [releases_of(result, device) for device in range(setting.federation.devices)]
     what = min((covers(releases) for releases in everything), key=("nothing", "upload", "everything").index)
     epsilons = [_epsilon(releases, what, delta) for releases in everything]
-    worst = int(np.argmax(epsilons))
+    worst = max(range(len(epsilons)), key=lambda device: (epsilons[device], len(everything[device])))
     sums = setting.privacy is not None and setting.privacy.sums_only
     return {
         "epsilon": epsilons[worst],

@@ -27,23 +27,14 @@ BINS = 16
 
 
 def clip_labels(config: Config, federation: Federation) -> Federation:
-    """Return the data with the targets of a regression clipped to ``privacy.label_bound``; as it is without such a bound.
-
-    Raises:
-        InputError: if a regression is to keep an epsilon without a bound on its targets.
-    """
+    """Return the data with the targets of a regression clipped to ``privacy.label_bound``; as it is without such a bound."""
     bound = config.privacy.label_bound
     if federation.task == "classification":
         return federation
     if bound == 0:
-        if config.privacy.epsilon > 0:
-            raise InputError(
-                "privacy.label_bound = 0 leaves the targets of the regression unbounded, so that no epsilon holds: give a bound"
-                " on their size that is known without the data (--label-bound)."
-            )
         return federation
     norms = np.linalg.norm(federation.labels, axis=1)
-    weights = np.minimum(1.0, bound / np.maximum(norms, bound)).astype(federation.labels.dtype)
+    weights = (bound / np.maximum(norms, bound)).astype(federation.labels.dtype)
     return replace(federation, labels=np.ascontiguousarray(weights[:, None] * federation.labels))
 
 
@@ -60,12 +51,19 @@ def privacy_target(
     Random Fourier features have a mean square norm of 1, whatever the data, so they are clipped to that (with an intercept, to
     the norm with it). The norms of other features are not known without the data: a histogram of them, released with noise,
     gives the norm that leaves about `KEPT` of the samples as they are. It is charged to the budget.
+
+    Raises:
+        InputError: if a regression is to keep an epsilon without a bound on its targets, or there is nothing to charge to.
     """
     privacy, given = config.privacy, config.coding.clip_norm
     target = None
     if privacy.epsilon > 0:
         bound = label_bound_of(config, federation)
-        assert bound is not None  # `clip_labels` has refused it
+        if bound is None:
+            raise InputError(
+                "privacy.label_bound = 0 leaves the targets of the regression unbounded, so that no epsilon holds: give a bound"
+                " on their size that is known without the data (--label-bound)."
+            )
         target = PrivacyTarget(privacy.epsilon, privacy.delta, privacy.threat_model, bound)
     if given != "auto" and (given > 0 or target is None):
         return target, given or None
@@ -97,8 +95,8 @@ def private_norm(federation: Federation, noise_multiplier: float, sums_only: boo
     counts = np.bincount(np.searchsorted(edges[:-1], norms), minlength=BINS)[:BINS].astype(np.float64)
     devices = 1 if sums_only else int(np.count_nonzero(federation.samples))
     counts += noise_multiplier * math.sqrt(devices) * streams.at("private-norms").standard_normal(BINS)
-    below = np.cumsum(counts)
-    return float(edges[int(np.argmin(np.abs(below - KEPT * federation.total_samples)))])
+    enough = np.flatnonzero(np.cumsum(counts) >= KEPT * federation.total_samples)
+    return float(edges[enough[0] if enough.size else -1])
 
 
 def norm_edges(dimension: int) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from codedfl.privacy import GaussianMechanism, Mechanism
-from codedfl.private._loss import SQUARE, Loss
+from codedfl.private._loss import Loss
 from codedfl.training import LARGEST_GRAM, PrivacyTarget, Setting
 from codedfl.typing import FloatArray
 
@@ -19,8 +19,6 @@ Curvature = Literal["auto", "second-moments", "mean", "none"]
 
 MEAN_SHARE, MOMENTS_SHARE = 0.03, 0.12
 """Shares of ``mu^2`` for the mean of the features and for their second moments."""
-
-CLIP_SHARE, NOISE_SHARE = SQUARE.clip_share, SQUARE.noise_share
 
 MOST_FIRST_ORDER_ROUNDS = 64
 """Rounds up to which the mean suffices; training that would take more asks for second moments."""

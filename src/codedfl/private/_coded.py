@@ -15,10 +15,11 @@ from codedfl.coding import CodedData, Rows, compute_gram, second_moment_error
 from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Mechanism
-from codedfl.private._budget import CLIP_SHARE, GROWTH, MOST_ROUNDS, NOISE_SHARE
+from codedfl.private._budget import GROWTH, MOST_ROUNDS
 from codedfl.private._curvature import clip_norm_of
 from codedfl.private._descent import TAIL, Course
 from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.private._loss import SQUARE
 from codedfl.training import (
     CodedUpload,
     DevicePlan,
@@ -160,7 +161,7 @@ class CodedDescent(Scheme):
         return _alone(require_target(setting, self.name), cast(tuple[Mechanism, ...], beside))
 
     def _clip_norm(self, setting: Setting) -> float:
-        return CLIP_SHARE * clip_norm_of(setting) * require_target(setting, self.name).label_bound
+        return SQUARE.clip_share * clip_norm_of(setting) * require_target(setting, self.name).label_bound
 
     def _noise_ridge(self, setting: Setting, plan: DevicePlan, shares: int) -> float:
         """Return ``lambda_n``, which the noise of both gradients asks for."""
@@ -171,7 +172,7 @@ class CodedDescent(Scheme):
         products = float(code.noise_variance.sum()) * float(code.label_noise_variance.sum())
         coded = math.sqrt(products / (devices * code.coded_samples))  # of X~^T Y~ / c
         noise = math.hypot(self.device_weight * updates, (1 - self.device_weight) * coded)
-        return noise * clip_norm_of(setting) / (NOISE_SHARE * target.label_bound)
+        return noise * clip_norm_of(setting) / (SQUARE.noise_share * target.label_bound)
 
     def prepared(
         self, setting: Setting, plan: DevicePlan, uploaded: Uploaded, cost: UploadCost | None

@@ -153,7 +153,7 @@ def _noise_of_upload(setting: Setting) -> float:
 def _with_mean(setting: Setting, held: PrivateCurvature, multiplier: float, bound: float) -> PrivateCurvature:
     """Return the curvature with the direction of the mean shrunk."""
     features, samples = setting.federation.features, setting.federation.total_samples
-    weights = np.minimum(1.0, bound / np.maximum(held.geometry.norms(features), 1e-300))
+    weights = bound / np.maximum(held.geometry.norms(features), bound)
     deviation = multiplier * bound
     noise = setting.streams.at("private-mean").standard_normal(features.shape[1])
     total = weights.astype(features.dtype) @ features + deviation * noise
@@ -171,7 +171,7 @@ def _with_moments(setting: Setting, held: PrivateCurvature, multiplier: float) -
     """Return the curvature with the directions of the leading eigenvectors shrunk as well."""
     federation, bound = setting.federation, held.row_norm
     norms = held.geometry.norms(federation.features)
-    weights = np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+    weights = bound / np.maximum(norms, bound)
     gram = compute_gram([Rows(federation.features, federation.labels, weights)], setting.workers).features
     moments = held.geometry.forward(held.geometry.forward(gram).T)
     deviation = multiplier * bound**2

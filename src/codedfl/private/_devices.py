@@ -62,7 +62,14 @@ class PrivateGradient:
             timing = setting.timing(1)
             timing = replace(timing, deadline_s=patient_deadline(timing, sizes))
             arrivals = asking(FixedBatchArrivals(timing, sizes, setting.streams), setting.cohort)
-        return PrivatePlan(setting.federation, setting.streams, 1, arrivals, sampling_rate=self.sampling_rate)
+        return PrivatePlan(
+            setting.federation,
+            setting.streams,
+            1,
+            arrivals,
+            sampling_rate=self.sampling_rate,
+            asked=setting.cohort or setting.federation.devices,
+        )
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,7 @@ class PrivatePlan(LocalSGDPlan):
 
     Args:
         sampling_rate: ``q``.
+        asked: devices asked per round.
         clip_norm: ``C``.
         noise_multipliers: ``z_k`` of each round: the noise in what the server sees, over ``C``, (K,).
         shares: number of devices that the noise of a sum is shared by; 1 if the server sees every update.
@@ -79,6 +87,7 @@ class PrivatePlan(LocalSGDPlan):
     """
 
     sampling_rate: float = 1.0
+    asked: int = 1
     clip_norm: float = 1.0
     noise_multipliers: FloatArray = field(default_factory=lambda: np.zeros(0))
     shares: int = 1
@@ -95,7 +104,8 @@ class PrivatePlan(LocalSGDPlan):
         softmax: bool = False,
     ) -> PrivatePlan:
         """Return the plan with its noise set."""
-        shares = least_arrivals(self.arrivals.probability) if target.sums_only else 1
+        # Of a cohort, the devices that arrive least often may be the ones that are asked.
+        shares = least_arrivals(np.sort(self.arrivals.probability)[: self.asked]) if target.sums_only else 1
         return replace(
             self,
             clip_norm=clip_norm,
@@ -137,9 +147,14 @@ class PrivatePlan(LocalSGDPlan):
 
 
 def noise_in_sum(setting: Setting, target: PrivacyTarget, shares: int) -> float:
-    """Return the noise of the sum over devices, in units of that of one mechanism: ``sqrt(N)``, or ``sqrt(N / m)`` for sums."""
+    """Return the noise of an update of all ``N`` devices, in units of that of one mechanism.
+
+    ``n`` of them are asked, and their sum is scaled by ``N / n``: ``N / sqrt(n)``, or ``N / sqrt(n m)`` if ``m`` devices share
+    the noise of a sum.
+    """
     devices = int(np.count_nonzero(setting.federation.samples))
-    return math.sqrt(devices / shares) if target.sums_only else math.sqrt(devices)
+    asked = min(setting.cohort or devices, devices)
+    return devices / math.sqrt(asked * (shares if target.sums_only else 1))
 
 
 def patient_deadline(timing: RoundTiming, batch_sizes: IntArray) -> float:

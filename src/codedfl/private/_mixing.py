@@ -13,9 +13,9 @@ import scipy.linalg
 from codedfl.coding import CodedData, Rows, compute_gram, second_moment_error
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Mechanism
-from codedfl.private._budget import CLIP_SHARE, NOISE_SHARE
 from codedfl.private._curvature import clip_norm_of
 from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.private._loss import SQUARE
 from codedfl.private._sketches import SketchUpload
 from codedfl.training import (
     DevicePlan,
@@ -93,7 +93,7 @@ class HessianMixing(Scheme):
         """Return the scheme with the noise of its updates set, and its factorisations charged."""
         target = require_target(setting, self.name)
         multipliers = np.full(self.sketch.sketches, self.noise_multiplier(setting))
-        clip_norm = CLIP_SHARE * clip_norm_of(setting) * target.label_bound
+        clip_norm = SQUARE.clip_share * clip_norm_of(setting) * target.label_bound
         plan = cast(PrivatePlan, plan).protected(target, clip_norm, multipliers, Geometry())
         charged = cost and cost.with_server_macs(setting, self._inverting_macs(setting))
         return super().prepared(setting, plan, uploaded, charged)
@@ -118,7 +118,7 @@ class HessianMixing(Scheme):
         setting, plan = prepared.setting, cast(PrivatePlan, prepared.device)
         target = require_target(setting, self.name)
         noise = plan.clip_norm * self.noise_multiplier(setting) * noise_in_sum(setting, target, plan.shares)
-        return noise * clip_norm_of(setting) / (NOISE_SHARE * target.label_bound)
+        return noise * clip_norm_of(setting) / (SQUARE.noise_share * target.label_bound)
 
     def init(self, prepared: PreparedScheme, model: FloatArray) -> MixingState:
         """Return the state at ``W = 0``, where residuals are the labels themselves."""

@@ -128,11 +128,13 @@ class Release:
         message: what it is, such as ``coded rows`` or ``update``.
         mechanism: its mechanism; None if nothing protects it.
         upload: whether it was sent once, before the rounds.
+        preparation: whether it only served to set up what follows, such as the clip norm.
     """
 
     message: str
     mechanism: Mechanism | None
     upload: bool = True
+    preparation: bool = False
 
 
 def least_arrivals(arrival_probability: FloatArray) -> int:

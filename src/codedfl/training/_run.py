@@ -66,6 +66,11 @@ class Run:
     def __post_init__(self) -> None:
         require_at_least("rounds", self.rounds, 0 if self.prepared.scheme.one_shot else 1)
         require_at_least("evaluate_every", self.evaluate_every, 1)
+        if self.model_norm_bound is not None and self.prepared.scheme.private:
+            raise InputError(
+                f"training.model_norm_bound = {self.model_norm_bound:g} does not apply to {self.prepared.scheme.name}, whose"
+                " ridge keeps the model small: set it to 0."
+            )
         shape = self.prepared.model_shape
         if self.initial_model is not None and self.initial_model.shape != shape:
             raise InputError(f"initial_model has shape {self.initial_model.shape}, the data needs {shape}.")
