@@ -160,7 +160,14 @@ def write(path: Path, points: Any) -> None:
 
 def markdown(points: Sequence[Point]) -> str:
     """Return a table per dataset and threat model: median accuracy over seeds, and the cost at the middle epsilon."""
-    lines = []
+    lines = [
+        "# Accuracy at equal privacy",
+        "",
+        f"Everything that devices send is covered at delta = {DELTA:g}. Medians over seeds of the test accuracy in percent, and of the"
+        " costs over all epsilons; fewer seeds than the title says are in brackets, empty cells were not run."
+        " `benchmarks/privacy_frontier.py` made this from `frontier.csv`, which has every run.",
+        "",
+    ]
     for dataset in DATASETS:
         for threat_model in THREAT_MODELS:
             here = [p for p in points if (p.dataset, p.threat_model) == (dataset, threat_model)]
@@ -181,7 +188,10 @@ def markdown(points: Sequence[Point]) -> str:
                 if not own:
                     continue
                 scores = [[100 * p.accuracy for p in own if p.epsilon == e] for e in epsilons]
-                cells = [f"{statistics.median(s):.1f}" if s else "" for s in scores]
+                cells = [
+                    f"{statistics.median(s):.1f}" + (f" ({len(s)})" if len(s) < seeds else "") if s else ""
+                    for s in scores
+                ]
                 costs = [
                     f"{statistics.median(getattr(p, name) for p in own):.3g}"
                     for name in ("charged_s", "megabytes_up", "device_gigamacs")
@@ -198,6 +208,8 @@ def draw(dataset: str, points: Sequence[Point]) -> bytes:
         here = [p for p in points if (p.dataset, p.threat_model) == (dataset, threat_model)]
         for number, entry in enumerate(ENTRIES):
             own = [p for p in here if p.entry == entry]
+            if not own:
+                continue
             epsilons = sorted({p.epsilon for p in own})
             scores = [sorted(100 * p.accuracy for p in own if p.epsilon == e) for e in epsilons]
             axis.plot(
@@ -220,7 +232,8 @@ def draw(dataset: str, points: Sequence[Point]) -> bytes:
         axis.set_xlabel(f"epsilon, at delta = {DELTA:g}")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("test accuracy, %")
-    axes[1].legend(fontsize=8, loc="lower right")
+    for axis in [axis for axis in axes if axis.lines][-1:]:
+        axis.legend(fontsize=8, loc="lower right")
     figure.suptitle(f"{dataset}: accuracy at equal privacy, everything that devices send covered (dotted: centralised)")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130)
