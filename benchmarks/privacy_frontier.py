@@ -163,8 +163,8 @@ def markdown(points: Sequence[Point]) -> str:
     lines = [
         "# Accuracy at equal privacy",
         "",
-        f"Everything that devices send is covered at delta = {DELTA:g}. Medians over seeds of the test accuracy in percent, and of the"
-        " costs over all epsilons; fewer seeds than the title says are in brackets, empty cells were not run."
+        f"Everything that devices send is covered at delta = {DELTA:g}. Medians over seeds of the test accuracy in percent, and"
+        " of the costs over all epsilons; fewer seeds than the title says are in brackets, empty cells were not run."
         " `benchmarks/privacy_frontier.py` made this from `frontier.csv`, which has every run.",
         "",
     ]

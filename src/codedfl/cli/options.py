@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from pathlib import Path
@@ -38,6 +39,9 @@ KEYS: dict[str, tuple[str, Any]] = {
     "trace": ("fleet.trace", Path),
 }
 """Every option that sets a configuration field: its name, the field, and its type on the command line."""
+
+NUMBER_OR_WORD = ("clip_norm",)
+"""Options that are text on the command line because a word is possible instead of a number."""
 
 DataDir = Annotated[
     Path | None, typer.Option(help="Folder that holds the named datasets.", show_default="$CODEDFL_DATA or ./data")
@@ -99,7 +103,7 @@ def configurable(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
         def wrapped(config: Path | None = None, set_: list[str] | None = None, **options: Any) -> None:
             from codedfl.config import parse_override
 
-            given = {KEYS[name][0]: options.pop(name) for name in names}
+            given = {KEYS[name][0]: _number_or_word(name, options.pop(name)) for name in names}
             overrides = [
                 (key, str(value) if isinstance(value, Path) else value)
                 for key, value in given.items()
@@ -116,6 +120,14 @@ def configurable(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
         return wrapped
 
     return decorate
+
+
+def _number_or_word(name: str, value: Any) -> Any:
+    """Return the value of an option that takes a number or a word as a number, if it is one."""
+    if name in NUMBER_OR_WORD and value is not None:
+        with suppress(ValueError):
+            return float(value)
+    return value
 
 
 def _parameter(name: str, annotation: object) -> inspect.Parameter:

@@ -101,7 +101,9 @@ def coded_noise(target: PrivacyTarget, rows: int, norm_bound: float, share: floa
     ).signal_to_noise
     if target.spent and share == 1.0:
         ratio = _ratio_besides_spent(target, rows, ratio)
-    return 2 * np.array([norm_bound, target.label_bound]) ** 2 / ratio
+    noise = 2 * np.array([norm_bound, target.label_bound]) ** 2 / ratio
+    noise.setflags(write=False)  # it is cached
+    return noise
 
 
 def _ratio_besides_spent(target: PrivacyTarget, rows: int, most: float) -> float:
