@@ -126,10 +126,11 @@ class RunFolder:
         from codedfl.plotting import Clock, draw_curves  # matplotlib is slow to import and needed only here
 
         setting = comparison.setting
-        title = (
-            f"{comparison.config.data.dataset}: {setting.federation.devices} devices, "
-            f"{setting.timing().straggler_ratio(1):.0%} of them late in a round"
-        )
+        late = f"{setting.timing().straggler_ratio(1):.0%} of them late in a round"
+        if setting.privacy is not None:
+            seen = "sums only" if setting.privacy.sums_only else "each message"
+            late = f"epsilon = {setting.privacy.epsilon:g} against a server that sees {seen}"
+        title = f"{comparison.config.data.dataset}: {setting.federation.devices} devices, {late}"
         clocks: dict[str, Clock] = {"curves.png": "training", "curves-charged.png": "everything"}
         for name, clock in clocks.items():
             picture = draw_curves(

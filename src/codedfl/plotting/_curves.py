@@ -27,6 +27,10 @@ COLOURS = {
     "momentum": "#D55E00",
     "fed3r": "#117733",
     "one-shot": "#882255",
+    "dp-gd": "#6A3D9A",
+    "ihm": "#B15928",
+    "ssp": "#44AA99",
+    "scfl-private": "#88CCEE",
 }
 """Colours that stay apart for colour-blind readers (Okabe and Ito, then Tol), with strong ones for SCFL and CCFL."""
 

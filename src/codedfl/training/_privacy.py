@@ -101,7 +101,8 @@ def coded_noise(target: PrivacyTarget, rows: int, norm_bound: float, share: floa
     ).signal_to_noise
     if target.spent and share == 1.0:
         ratio = _ratio_besides_spent(target, rows, ratio)
-    noise = 2 * np.array([norm_bound, target.label_bound]) ** 2 / ratio
+    # A little more than that, so that rounding never puts the epsilon above the target.
+    noise = (1 + 1e-10) * 2 * np.array([norm_bound, target.label_bound]) ** 2 / ratio
     noise.setflags(write=False)  # it is cached
     return noise
 
