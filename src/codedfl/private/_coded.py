@@ -18,7 +18,7 @@ from codedfl.privacy import Mechanism
 from codedfl.private._budget import GROWTH, MOST_ROUNDS
 from codedfl.private._curvature import clip_norm_of
 from codedfl.private._descent import TAIL, Course
-from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target, scale_of_round
 from codedfl.private._loss import SQUARE
 from codedfl.training import (
     CodedUpload,
@@ -231,14 +231,9 @@ class CodedDescent(Scheme):
 
     def apply(self, state: CodedDescentState, round: Round) -> tuple[CodedDescentState, Mapping[str, float]]:
         """Return the state after a step along the velocity; a round without enough arrivals changes nothing."""
-        arrived = [device for device, _ in round.attendance.arrivals()]
-        rows = int(state.samples[arrived].sum())
-        if len(arrived) < state.shares or rows == 0:
-            for _ in round.updates:
-                pass
+        share = scale_of_round(round, state.samples, state.shares)
+        if share is None:
             return replace(state, round=state.round + 1), {}
-        # Whoever sees sums only cannot weight devices, so late rows are taken to be like the others instead.
-        share = state.samples.sum() / (rows * round.attendance.weight)
         number, w = state.model.dtype.type, self.device_weight
         assert round.server_update is not None
         velocity = number(state.momentum) * state.velocity + number(state.ridge) * state.model

@@ -97,9 +97,9 @@ class CurvatureUpload:
         samples, dimension = setting.federation.total_samples, setting.federation.dimension
         held = PrivateCurvature(Geometry(), samples * bound**2, bound)
         if math.isfinite(budget.mean_multiplier):
-            held = _with_mean(setting, held, budget.mean_multiplier * _noise_of_upload(setting), bound)
+            held = _with_mean(setting, held, budget.mean_multiplier * noise_of_upload(setting), bound)
         if math.isfinite(budget.moments_multiplier) and dimension > 1:
-            held = _with_moments(setting, held, budget.moments_multiplier * _noise_of_upload(setting))
+            held = _with_moments(setting, held, budget.moments_multiplier * noise_of_upload(setting))
         return (held,), self.cost(setting, plan)
 
     def cost(self, setting: Setting, plan: DevicePlan) -> UploadCost:  # noqa: ARG002
@@ -144,7 +144,7 @@ def clip_norm_of(setting: Setting) -> float:
     return setting.code.clip_norm
 
 
-def _noise_of_upload(setting: Setting) -> float:
+def noise_of_upload(setting: Setting) -> float:
     """Return the noise of a sum over all devices in units of that of one mechanism: everybody uploads, so nothing is missing."""
     target = require_target(setting, "a private scheme")
     return 1.0 if target.sums_only else math.sqrt(np.count_nonzero(setting.federation.samples))

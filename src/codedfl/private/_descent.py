@@ -11,7 +11,7 @@ import numpy as np
 
 from codedfl.private._budget import GROWTH, Budget
 from codedfl.private._curvature import CurvatureUpload, PrivateCurvature
-from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target, scale_of_round
 from codedfl.training import (
     DevicePlan,
     Geometry,
@@ -179,14 +179,9 @@ class PrivateDescent(Scheme):
 
     def apply(self, state: DescentState, round: Round) -> tuple[DescentState, Mapping[str, float]]:
         """Return the state after a step along the velocity, ``v' = beta v + g + lambda W'``, ``W' -= eta v'``."""
-        arrived = [device for device, _ in round.attendance.arrivals()]
-        rows = int(state.samples[arrived].sum())
-        if len(arrived) < state.shares or rows == 0:
-            for _ in round.updates:
-                pass
+        share = scale_of_round(round, state.samples, state.shares)
+        if share is None:
             return replace(state, round=state.round + 1), {}
-        # Rows of late devices are taken to be like the others, which who arrives says nothing about.
-        share = state.samples.sum() / (rows * round.attendance.weight)
         number = state.inner.dtype.type
         velocity = number(state.momentum) * state.velocity + number(state.ridge) * state.inner
         for _, update in round.updates:

@@ -17,6 +17,7 @@ from codedfl.training import (
     LocalSGDPlan,
     PrivacyTarget,
     PrivateSum,
+    Round,
     Setting,
     Start,
     Steps,
@@ -155,6 +156,24 @@ def noise_in_sum(setting: Setting, target: PrivacyTarget, shares: int) -> float:
     devices = int(np.count_nonzero(setting.federation.samples))
     asked = min(setting.cohort or devices, devices)
     return devices / math.sqrt(asked * (shares if target.sums_only else 1))
+
+
+def scale_of_round(round: Round, samples: IntArray, shares: int) -> float | None:
+    """Return the factor that makes the sum of what arrived stand for all rows; None if the round is not opened.
+
+    Rows of late devices are taken to be like the others, which who arrives says nothing about: whoever sees sums only cannot
+    weight single devices.
+
+    Args:
+        round: the round.
+        samples: ``l_i``, (N,).
+        shares: least number of arrivals: a sum of fewer would lack noise.
+    """
+    arrived = [device for device, _ in round.attendance.arrivals()]
+    rows = int(samples[arrived].sum())
+    if len(arrived) < shares or rows == 0:
+        return None
+    return float(samples.sum()) / (rows * round.attendance.weight)
 
 
 def patient_deadline(timing: RoundTiming, batch_sizes: IntArray) -> float:

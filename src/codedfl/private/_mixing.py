@@ -14,7 +14,7 @@ from codedfl.coding import CodedData, Rows, compute_gram, second_moment_error
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Mechanism
 from codedfl.private._curvature import clip_norm_of
-from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target, scale_of_round
 from codedfl.private._loss import SQUARE
 from codedfl.private._sketches import SketchUpload
 from codedfl.training import (
@@ -136,14 +136,9 @@ class HessianMixing(Scheme):
 
     def apply(self, state: MixingState, round: Round) -> tuple[MixingState, Mapping[str, float]]:
         """Return the state after a step; a round without enough arrivals changes nothing."""
-        arrived = [device for device, _ in round.attendance.arrivals()]
-        rows = int(state.samples[arrived].sum())
-        if len(arrived) < state.shares or rows == 0:
-            for _ in round.updates:
-                pass
+        share = scale_of_round(round, state.samples, state.shares)
+        if share is None:
             return replace(state, round=state.round + 1), {}
-        # Rows of late devices are taken to be like the others, which who arrives says nothing about.
-        share = state.samples.sum() / (rows * round.attendance.weight)
         number = state.model.dtype.type
         gradient = number(state.ridge) * state.model
         for _, update in round.updates:

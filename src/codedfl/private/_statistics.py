@@ -14,8 +14,8 @@ from codedfl.coding import Rows, compute_gram
 from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import GaussianMechanism
-from codedfl.private._curvature import clip_norm_of
-from codedfl.private._devices import noise_in_sum, require_target
+from codedfl.private._curvature import clip_norm_of, noise_of_upload
+from codedfl.private._devices import require_target
 from codedfl.training import (
     LARGEST_GRAM,
     Code,
@@ -113,8 +113,7 @@ class StatisticsUpload:
     def prepare(self, setting: Setting, plan: DevicePlan) -> tuple[tuple[NoisyStatistics], UploadCost]:
         """Return the statistics that the server holds, and the cost."""
         target, bound = require_target(setting, "noisy statistics"), clip_norm_of(setting)
-        in_sum = noise_in_sum(setting, target, setting.federation.devices)  # everybody uploads, so no share is missing
-        multiplier = self.mechanism(setting).noise_multiplier * in_sum
+        multiplier = self.mechanism(setting).noise_multiplier * noise_of_upload(setting)
         devices = [setting.rows(i).clipped(bound) for i in range(setting.federation.devices)]
         gram = compute_gram(devices, setting.workers)
         least = 0.0
