@@ -171,7 +171,7 @@ def test_a_refuted_claim_fails_after_everything_is_printed(cli: Cli) -> None:
 def test_an_epsilon_audits_private_schemes_by_default(cli: Cli) -> None:
     found = json.loads(cli("audit", *EMPIRICAL, "--epsilon", "1", "--threat-model", "sums-only", "--json").out)
     names = [scheme["scheme"] for scheme in found["empirical"]]
-    assert {"dp-gd", "one-shot", "scfl"} <= set(names)
+    assert {"dp-gd", "one-shot", "dp-cfl"} <= set(names)
     assert {scheme["threat_model"] for scheme in found["empirical"]} == {"sums only"}
     assert not any(scheme["refuted"] for scheme in found["empirical"])
 
