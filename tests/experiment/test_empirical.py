@@ -209,8 +209,8 @@ def test_too_little_noise_in_curvature_is_found(
         "options": options,
     }
     assert not audit_of("dp-gd", threat_model, **small).refuted
-    right = codedfl.private._curvature._noise_of_upload
-    monkeypatch.setattr(codedfl.private._curvature, "_noise_of_upload", lambda setting: right(setting) / 100)
+    right = codedfl.private._curvature.noise_of_upload
+    monkeypatch.setattr(codedfl.private._curvature, "noise_of_upload", lambda setting: right(setting) / 100)
     assert audit_of("dp-gd", threat_model, **small).refuted
 
 
