@@ -192,7 +192,7 @@ def test_too_little_noise_in_coded_data_is_found(
 
 @pytest.mark.parametrize("threat_model", [EACH, SUMS])
 def test_too_little_noise_in_statistics_is_found(threat_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codedfl.private._statistics, "noise_in_sum", lambda *_: 0.1)
+    monkeypatch.setattr(codedfl.private._statistics, "noise_of_upload", lambda *_: 0.1)
     assert audit_of("ssp", threat_model, canaries=500).refuted
 
 
