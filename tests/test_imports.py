@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     ("cli",),
-    ("paper", "planning", "flower"),
+    ("paper", "planning", "flower", "report", "estimators", "tracking"),
     ("experiment",),
     ("plotting", "config"),
     ("schemes", "theory", "incentive"),

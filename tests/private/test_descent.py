@@ -15,7 +15,7 @@ from codedfl.privacy import gaussian_mu
 from codedfl.private import Curvature, DescentState, PrivateDescent, PrivatePlan
 from codedfl.private._budget import GROWTH, MEAN_SHARE, MOMENTS_SHARE
 from codedfl.private._curvature import MEAN_FACTOR
-from codedfl.private._descent import TAIL
+from codedfl.private._heavy_ball import TAIL
 from codedfl.private._loss import Loss, LossName, loss_of
 from codedfl.schemes import dp_gd
 from codedfl.training import (

@@ -1,10 +1,11 @@
 """Private training: one (epsilon, delta) for everything that leaves a device."""
 
 from codedfl.private._budget import Budget, Curvature, divide
-from codedfl.private._coded import CodedDescent, CodedDescentState, batch_curvature, coded_spectrum
+from codedfl.private._coded import CodedDescent, batch_curvature, coded_spectrum
 from codedfl.private._curvature import CurvatureUpload, PrivateCurvature, clip_norm_of
 from codedfl.private._descent import DescentState, PrivateDescent
 from codedfl.private._devices import PrivateGradient, PrivatePlan, noise_in_sum, patient_deadline, require_target
+from codedfl.private._heavy_ball import HeavyBallState
 from codedfl.private._mixing import HessianMixing, MixingState
 from codedfl.private._sketches import SketchUpload
 from codedfl.private._statistics import (
@@ -18,10 +19,10 @@ from codedfl.private._statistics import (
 __all__ = [
     "Budget",
     "CodedDescent",
-    "CodedDescentState",
     "Curvature",
     "CurvatureUpload",
     "DescentState",
+    "HeavyBallState",
     "HessianMixing",
     "MixingState",
     "NoisyStatistics",

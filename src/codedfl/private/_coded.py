@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import scipy.linalg
@@ -17,8 +17,8 @@ from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Mechanism
 from codedfl.private._budget import GROWTH, MOST_ROUNDS
 from codedfl.private._curvature import clip_norm_of
-from codedfl.private._descent import TAIL, Course
-from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target, scale_of_round
+from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
+from codedfl.private._heavy_ball import Course, HeavyBall, HeavyBallState
 from codedfl.private._loss import SQUARE
 from codedfl.training import (
     CodedUpload,
@@ -27,14 +27,12 @@ from codedfl.training import (
     PreparedScheme,
     PrivacyTarget,
     Round,
-    Scheme,
-    SchemeState,
     Setting,
     UploadCost,
     Uploaded,
     coded_of,
 )
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray
 
 ROUNDS_PER_ROOT = 1.4
 """Rounds of a heavy ball in units of the square root of the ratio of the largest curvature to the least."""
@@ -67,32 +65,7 @@ def batch_curvature(values: FloatArray, coded_samples: int, batch: int) -> float
 
 
 @dataclass(frozen=True)
-class CodedDescentState(SchemeState):
-    """The last iterate, its velocity and the constants of the descent.
-
-    Args:
-        velocity: that of the heavy ball, (d, o).
-        samples: ``l_i``, (N,).
-        ridge: ``lambda``.
-        step: ``eta``.
-        momentum: ``beta``.
-        shares: least number of arrivals; a round with fewer is not opened.
-        average_from: round from which on iterates are averaged.
-        growth: factor by which the weight of an iterate grows from one round to the next.
-    """
-
-    velocity: FloatArray
-    samples: IntArray
-    ridge: float
-    step: float
-    momentum: float
-    shares: int
-    average_from: int
-    growth: float
-
-
-@dataclass(frozen=True)
-class CodedDescent(Scheme):
+class CodedDescent(HeavyBall):
     """Heavy-ball descent along ``w g + (1 - w) g_s + lambda W``: private gradients of devices, and that of the coded data.
 
     ``g_s = (X~^T X~ / c - sigma^2 I) W - X~^T Y~ / c`` has the make-up term, so its Hessian is indefinite under strong
@@ -114,16 +87,6 @@ class CodedDescent(Scheme):
     def __post_init__(self) -> None:
         if not 0 < self.device_weight < 1:
             raise InputError(f"device_weight = {self.device_weight} must lie between 0 and 1, both excluded.")
-
-    @property
-    def private(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def tunes_itself(self) -> bool:
-        """True: the step size follows from the noise and the coded data."""
-        return True
 
     @property
     def coded_upload(self) -> CodedUpload:
@@ -207,19 +170,12 @@ class CodedDescent(Scheme):
         high = math.sqrt(w * of_data + (1 - w) * largest + ridge)
         # Momentum for less curvature than the rounds resolve would only oscillate.
         low = max(math.sqrt(ridge), ROUNDS_PER_ROOT * high / len(plan.noise_multipliers))
-        return Course(
-            ridge=ridge,
-            step=4 / (high + low) ** 2,
-            momentum=((high - low) / (high + low)) ** 2,
-            shares=plan.shares,
-            average_from=math.floor((1 - TAIL) * len(plan.noise_multipliers)),
-            growth=GROWTH ** (1 / len(plan.noise_multipliers)),
-        )
+        return Course.polyak(plan, ridge, high, low)
 
-    def init(self, prepared: PreparedScheme, model: FloatArray) -> CodedDescentState:
+    def init(self, prepared: PreparedScheme, model: FloatArray) -> HeavyBallState:
         """Return the state at ``W = 0``, where residuals are the labels themselves."""
         zero = np.zeros_like(model)
-        return CodedDescentState(
+        return HeavyBallState(
             0,
             zero,
             np.zeros(model.shape),
@@ -229,32 +185,12 @@ class CodedDescent(Scheme):
             **vars(self.course(prepared)),
         )
 
-    def apply(self, state: CodedDescentState, round: Round) -> tuple[CodedDescentState, Mapping[str, float]]:
-        """Return the state after a step along the velocity; a round without enough arrivals changes nothing."""
-        share = scale_of_round(round, state.samples, state.shares)
-        if share is None:
-            return replace(state, round=state.round + 1), {}
-        number, w = state.model.dtype.type, self.device_weight
+    def gradient_parts(self, round: Round, share: float) -> Iterator[tuple[float, FloatArray]]:
+        """Yield the gradient on coded data, and the updates of the devices that arrived."""
         assert round.server_update is not None
-        velocity = number(state.momentum) * state.velocity + number(state.ridge) * state.model
-        velocity += number(1 - w) * round.server_update
+        yield 1 - self.device_weight, round.server_update
         for _, update in round.updates:
-            velocity += number(w * share) * update
-        model = state.model - number(state.step * round.step_size) * velocity
-        weight = state.growth**round.number if round.number >= state.average_from else 0.0
-        return replace(
-            state,
-            round=state.round + 1,
-            model=model,
-            velocity=velocity,
-            weighted_sum=state.weighted_sum + weight * model,
-            step_sum=state.step_sum + weight,
-        ), {}
-
-    def final_model(self, state: Any) -> FloatArray:
-        """Return the average of the last iterates, weighted by the precision of their gradients."""
-        model: FloatArray = state.average if state.step_sum > 0 else state.model
-        return model
+            yield self.device_weight * share, update
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,7 @@ from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Mechanism
 from codedfl.private._curvature import clip_norm_of
 from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target, scale_of_round
+from codedfl.private._heavy_ball import PrivateScheme
 from codedfl.private._loss import SQUARE
 from codedfl.private._sketches import SketchUpload
 from codedfl.training import (
@@ -23,7 +24,6 @@ from codedfl.training import (
     PreparedScheme,
     PrivacyTarget,
     Round,
-    Scheme,
     SchemeState,
     Setting,
     UploadCost,
@@ -50,7 +50,7 @@ class MixingState(SchemeState):
 
 
 @dataclass(frozen=True)
-class HessianMixing(Scheme):
+class HessianMixing(PrivateScheme):
     """``W <- W - (H_t + (lambda + rho_t) I)^-1 (g_t + lambda W)``, with a fresh private sketch ``H_t`` in every round.
 
     ``g_t`` is a sum of gradients, clipped per sample to ``C = 0.75 B B_Y``, with noise of standard deviation ``s``. As
@@ -62,16 +62,6 @@ class HessianMixing(Scheme):
     ``rho_t = max(0, e_t - lambda) / 2`` makes the matrix at least ``(H + lambda) / 2``, and a step never overshoots by
     more than it had to go. ``e_t`` is predicted (`codedfl.coding.second_moment_error`). Nothing is tuned on the data.
     """
-
-    @property
-    def private(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def tunes_itself(self) -> bool:
-        """True: steps are Newton's."""
-        return True
 
     @property
     def sketch(self) -> SketchUpload:
