@@ -105,7 +105,7 @@ class SubspaceUpload:
         code, samples = setting.code, setting.federation.samples
         if not code.uploading[device] or samples[device] == 0:
             return ()
-        label_bound = 1.0 if setting.federation.task == "classification" else code.label_bound
+        label_bound = setting.label_bound
         noise = float(code.noise_variance[device]), float(code.label_noise_variance[device])
         if not self.noise or code.clip_norm is None or label_bound is None or min(noise) == 0:
             return (Release("subspace sketch", None),)

@@ -68,7 +68,7 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
 
 def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | None, delta: float) -> float:
     """Return the worst-case epsilon under this noise; infinite if samples are not clipped."""
-    label_bound = _label_bound(setting)
+    label_bound = setting.label_bound
     if setting.code.clip_norm is None or (label_noise is not None and label_bound is None):
         return math.inf
     return PrivacyAccountant(
@@ -79,11 +79,6 @@ def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | Non
         label_noise_variance=label_noise,
         label_norm_bound=label_bound or 1.0,
     ).epsilon
-
-
-def _label_bound(setting: Setting) -> float | None:
-    """Return ``B_Y``: 1 for one-hot labels, the bound that a regression's targets were clipped to, None without one."""
-    return 1.0 if setting.federation.task == "classification" else setting.code.label_bound
 
 
 def _share(scheme: Scheme) -> float:
@@ -101,7 +96,7 @@ def _privacy_of_sketch(setting: Setting, upload: SubspaceUpload, delta: float) -
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
         return {**unbounded, "mi_dp": "unbounded: sketch without noise"}
     features = both = math.inf
-    label_bound = _label_bound(setting)
+    label_bound = setting.label_bound
     if bound is not None and label_bound is not None:
         features = both = 0.0
         for i in np.flatnonzero(sending):

@@ -47,6 +47,9 @@ class Budget:
     noise_multipliers: FloatArray
     effective_multiplier: float
 
+    def __post_init__(self) -> None:
+        self.noise_multipliers.setflags(write=False)  # budgets are cached
+
     @property
     def rounds(self) -> int:
         """``K``."""

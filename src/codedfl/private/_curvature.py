@@ -78,7 +78,7 @@ class CurvatureUpload:
 
     def budget(self, setting: Setting) -> Budget:
         """Return the division of the budget."""
-        target, loss = require_target(setting, "a private scheme"), self.loss_in(setting)
+        target, loss = require_target(setting, "private descent"), self.loss_in(setting)
         return divide(setting, target, loss, self.curvature, self.sampling_rate, self.rounds)
 
     def loss_in(self, setting: Setting) -> Loss:
@@ -146,7 +146,7 @@ def clip_norm_of(setting: Setting) -> float:
 
 def noise_of_upload(setting: Setting) -> float:
     """Return the noise of a sum over all devices in units of that of one mechanism: everybody uploads, so nothing is missing."""
-    target = require_target(setting, "a private scheme")
+    target = require_target(setting, "private descent")
     return 1.0 if target.sums_only else math.sqrt(np.count_nonzero(setting.federation.samples))
 
 

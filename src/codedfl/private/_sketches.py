@@ -52,18 +52,18 @@ class SketchUpload:
     def kind(self, setting: Setting) -> Literal["rows", "factor"]:
         """Return what devices send: a factor unless rows are added up in secret, or are too few for a factor."""
         too_few = setting.code.coded_samples < setting.federation.dimension
-        return "rows" if too_few or require_target(setting, "a private sketch").sums_only else "factor"
+        return "rows" if too_few or require_target(setting, "private sketches").sums_only else "factor"
 
     def mechanism(self, setting: Setting) -> CodedMechanism:
         """Return the mechanism of all sketches of a device to whoever sees them."""
         rows = self.sketches * setting.code.coded_samples
-        return CodedMechanism(rows, _ratio(require_target(setting, "a private sketch"), rows, self.budget_share))
+        return CodedMechanism(rows, _ratio(require_target(setting, "private sketches"), rows, self.budget_share))
 
     def code(self, setting: Setting, plan: DevicePlan | None = None) -> Code:  # noqa: ARG002 (as for coded data)
         """Return the code with the noise of each device; there are no labels to add noise to."""
         uploading = setting.code.uploading
         noise = clip_norm_of(setting) ** 2 / self.mechanism(setting).signal_to_noise
-        if require_target(setting, "a private sketch").sums_only:
+        if require_target(setting, "private sketches").sums_only:
             noise /= int(np.count_nonzero(uploading))
         each = np.full(len(uploading), noise)
         return replace(setting.code, noise_variance=each, label_noise_variance=0 * each)
@@ -124,7 +124,7 @@ class SketchUpload:
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:  # noqa: ARG002
         """Refuse a setting without a target or a clip norm, and second moments that are too large to hold."""
-        require_target(setting, "a private sketch")
+        require_target(setting, "private sketches")
         clip_norm_of(setting)
         if setting.federation.dimension > LARGEST_GRAM:
             raise InputError(

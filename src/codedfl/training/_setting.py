@@ -154,6 +154,15 @@ class Setting:
             if count != devices:
                 raise InputError(f"{name} describes {count} device(s) but the data has {devices}: they must agree.")
 
+    def __repr__(self) -> str:
+        clock = f"{self.local_steps} local step(s) in rounds of {self.deadline_s:g} s, seed {self.streams.seed}"
+        return f"Setting({self.federation!r}, {self.code.coded_samples} coded samples, {clock})"
+
+    @property
+    def label_bound(self) -> float | None:
+        """``B_Y``: 1 for one-hot labels, the bound that a regression's labels were clipped to, None without one."""
+        return 1.0 if self.federation.task == "classification" else self.code.label_bound
+
     def workload(self, local_steps: int | None = None) -> Workload:
         """Return the work of a device in a round of ``local_steps`` (default ``tau``)."""
         return Workload.for_linear_model(

@@ -202,15 +202,14 @@ class CodedUpload:
         if not code.uploading[device]:
             return ()
         message = "coded rows" if self.kind == "rows" else "factor of coded rows"
-        label_bound = 1.0 if setting.federation.task == "classification" else code.label_bound
-        if not self.noise or code.clip_norm is None or label_bound is None:
+        if not self.noise or code.clip_norm is None or setting.label_bound is None:
             return (Release(message, None),)
         summed = target is not None and target.sums_only and self.kind == "rows"
         noise, label_noise = (
             float(values[code.uploading].sum() if summed else values[device])
             for values in (code.noise_variance, code.label_noise_variance)
         )
-        ratio = signal_to_noise(code.clip_norm, noise) + signal_to_noise(label_bound, label_noise)
+        ratio = signal_to_noise(code.clip_norm, noise) + signal_to_noise(setting.label_bound, label_noise)
         mechanism = CodedMechanism(sum(plan.coded_rows(code.coded_samples)), ratio) if ratio < math.inf else None
         return (Release(message, mechanism),)
 
