@@ -17,10 +17,17 @@ from codedfl.config import Config
 from codedfl.data import Federation
 from codedfl.fleet import (
     AdaptiveBatchArrivals,
+    Answers,
+    ArrivalChances,
     Arrivals,
     Channel,
     CohortArrivals,
     FixedBatchArrivals,
+    MeasuredFleet,
+    MeasuredTiming,
+    RecordedAnswers,
+    ResponseTimes,
+    RoundTiming,
     TraceArrivals,
 )
 from codedfl.identity import NOT_IDENTITY, ByObject, identity
@@ -46,7 +53,15 @@ def code() -> Code:
 
 
 def adaptive() -> AdaptiveBatchArrivals:
-    return AdaptiveBatchArrivals(setting().timing(), FEDERATION.samples, Streams(3))
+    timing = setting().timing()
+    assert isinstance(timing, RoundTiming)
+    return AdaptiveBatchArrivals(timing, FEDERATION.samples, Streams(3))
+
+
+def measured(answers: Answers) -> MeasuredTiming:
+    rates = np.array([1e6, 2e6, 3e6, 4e6])
+    fleet = MeasuredFleet(FEDERATION.device_names, answers, np.array([1, 2, 3, 4]), rates, rates)
+    return MeasuredTiming(fleet, setting().workload(), 2.0)
 
 
 def fixed() -> FixedBatchArrivals:
@@ -68,6 +83,9 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "Fleet": lambda: setting().fleet,
     "Workload": lambda: setting().workload(),
     "RoundTiming": lambda: setting().timing(),
+    "chances": lambda: measured(ArrivalChances(np.array([0.1, 0.2, 0.3, 0.4]))),
+    "response times": lambda: measured(ResponseTimes(np.full(4, 2.0), np.full(4, 4.0))),
+    "recorded answers": lambda: measured(RecordedAnswers(np.ones((2, 4)))),
     "Code": code,
     "Setting": setting,
     "LocalSGDPlan": lambda: LocalSGDPlan(FEDERATION, Streams(3), 2, adaptive()),

@@ -33,8 +33,8 @@ def test_paths_are_shown_as_text_and_kept_longer() -> None:
 
 
 def test_numbers_are_shown_plainly() -> None:
-    assert (shown(np.float32(0.5)), shown(np.int64(3)), shown(1e30), shown(10**5000)) == (
-        *("0.5", "3", "1e+30"),
+    assert (shown(np.float32(0.5)), shown(np.int64(3)), shown(np.str_("a")), shown(1e30), shown(10**5000)) == (
+        *("0.5", "3", "'a'", "1e+30"),
         "an integer of more than 1000 digits",
     )
 

@@ -22,11 +22,13 @@ def test_the_test_command_is_the_one_that_ci_runs() -> None:
     assert "codedfl run" in main
 
 
-def test_the_python_example_runs_and_is_short(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks("python")
-    assert len([line for line in example.splitlines() if line.strip()]) <= 15
-    exec(compile(example, "README.md", "exec"), {})
-    printed = capsys.readouterr().out.splitlines()
+def test_the_python_examples_run_and_are_short(capsys: pytest.CaptureFixture[str]) -> None:
+    estimator, comparison = blocks("python")
+    for example in (estimator, comparison):
+        assert len([line for line in example.splitlines() if line.strip()]) <= 15
+        exec(compile(example, "README.md", "exec"), {})
+    covers, *printed = capsys.readouterr().out.splitlines()
+    assert covers.startswith("everything ")
     assert [line.split()[0] for line in printed] == ["FedAvg", "CCFL"]
 
 
@@ -37,7 +39,7 @@ def test_the_example_of_the_theory_page_runs(capsys: pytest.CaptureFixture[str])
 
 
 def test_every_link_and_picture_leads_somewhere() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for page in pages:
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:

@@ -12,7 +12,8 @@ import pytest
 
 from codedfl.paper import FIGURES
 from codedfl.paper._report import verdicts_markdown
-from codedfl.paper._reproduce import Judgement, judge
+from codedfl.paper._reproduce import Judgement, Reproduction, judge
+from codedfl.paper._summary import summary_markdown
 from codedfl.paper._tables import read_csv, to_csv
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -26,8 +27,12 @@ def committed(name: str) -> dict[str, pd.DataFrame]:
 
 
 @functools.cache
+def reproduced(name: str) -> Reproduction:
+    return judge(FIGURES[name], committed(name))
+
+
 def judgements(name: str) -> tuple[Judgement, ...]:
-    return tuple(judge(FIGURES[name], committed(name)).judgements)
+    return tuple(reproduced(name).judgements)
 
 
 def verdicts(name: str) -> list[dict[str, Any]]:
@@ -62,6 +67,13 @@ def test_the_page_has_every_verdict_and_picture(name: str) -> None:
         assert (RESULTS / name / "figure.svg").exists()
     for line in verdicts_markdown(judgements(name)).splitlines():
         assert line in page
+
+
+def test_the_page_opens_with_the_summary() -> None:
+    page = (DOCS / "reproduction.md").read_text()
+    summary = summary_markdown([reproduced(name) for name in FIGURES])
+    assert f"-->\n\n{summary}\n\n<!-- end of summary -->" in page.split("\n## ")[0], "put this there: " + summary
+    assert '"Not below" has a margin of 0.2 percentage points' in summary
 
 
 def test_it_was_a_full_reproduction_with_three_seeds() -> None:

@@ -14,11 +14,15 @@ from codedfl._version import __version__
 from codedfl.errors import InputError
 
 if TYPE_CHECKING:
-    from codedfl.experiment import Comparison, Config, Predictor, RunFolder, load_config, run, summarise, sweep
+    from codedfl.estimators import CodedClassifier, CodedRegressor
+    from codedfl.experiment import Comparison, Config, RunFolder, load_config, run, summarise, sweep
+    from codedfl.models import Predictor
     from codedfl.schemes import SCHEMES, make_scheme
 
 __all__ = [
     "SCHEMES",
+    "CodedClassifier",
+    "CodedRegressor",
     "Comparison",
     "Config",
     "InputError",
@@ -32,10 +36,18 @@ __all__ = [
     "sweep",
 ]
 
+_MODULES = {
+    "SCHEMES": "codedfl.schemes",
+    "make_scheme": "codedfl.schemes",
+    "Predictor": "codedfl.models",
+    "CodedClassifier": "codedfl.estimators",
+    "CodedRegressor": "codedfl.estimators",
+}
+"""Where names come from that are not from ``codedfl.experiment``."""
+
 
 def __getattr__(name: str) -> Any:
     """Import the public names on first use: scikit-learn and pandas take seconds, which ``codedfl --help`` should not."""
     if name in __all__:
-        module = "codedfl.schemes" if name in ("SCHEMES", "make_scheme") else "codedfl.experiment"
-        return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(_MODULES.get(name, "codedfl.experiment")), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

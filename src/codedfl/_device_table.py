@@ -16,7 +16,13 @@ from codedfl.errors import InputError
 from codedfl.files import read_parquet, require_file
 from codedfl.typing import FloatArray
 
-Allowed = Literal["a finite number", "a positive finite number", "0 or 1", "a whole number, zero or more"]
+Allowed = Literal[
+    "a finite number",
+    "a positive finite number",
+    "a number from 0 to 1",
+    "0 or 1",
+    "a whole number, zero or more",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +45,8 @@ class DeviceTable:
         good = np.isfinite(values)
         if allowed == "a positive finite number":
             good &= values > 0
+        elif allowed == "a number from 0 to 1":
+            good &= (values >= 0) & (values <= 1)
         elif allowed == "0 or 1":
             good &= (values == 0) | (values == 1)
         elif allowed == "a whole number, zero or more":
@@ -57,13 +65,13 @@ class DeviceTable:
                 raise self.refusal(row, column, "is not a name: name every device")
         return names
 
-    def unique_names(self) -> tuple[str, ...]:
-        """Return the column ``name``, or refuse a name that is missing or occurs twice."""
-        names = self.names()
+    def unique_names(self, column: str = "name") -> tuple[str, ...]:
+        """Return a column of names, or refuse a name that is missing or occurs twice."""
+        names = self.names(column)
         first: dict[str, int] = {}
         for row, name in enumerate(names):
             if first.setdefault(name, row) != row:
-                raise self.refusal(row, "name", f"has a row already, row {first[name] + 1}: keep one of them")
+                raise self.refusal(row, column, f"has a row already, row {first[name] + 1}: keep one of them")
         return names
 
     def refusal(self, row: int, column: str, what: str) -> InputError:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
 
-import numpy as np
-
 PATH_LIMIT = 300
 MAX_DIGITS = 1000
 
@@ -20,6 +18,7 @@ def shown(value: object, limit: int = 60) -> str:
     Paths are shown as strings, up to ``PATH_LIMIT`` characters; numpy scalars as plain numbers.
 
     Example:
+        >>> import numpy as np
         >>> shown("mnist"), shown(PurePath("a.csv")), shown(np.float64(0.5))
         ("'mnist'", "'a.csv'", '0.5')
         >>> shown("x" * 5000, limit=30)
@@ -27,7 +26,7 @@ def shown(value: object, limit: int = 60) -> str:
     """
     if isinstance(value, PurePath):
         value, limit = str(value), PATH_LIMIT
-    if isinstance(value, np.generic):
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a scalar of numpy, which is slow to import
         value = value.item()
     if isinstance(value, int) and abs(value) >= 10**MAX_DIGITS:
         # Python refuses to write out longer integers.
@@ -100,12 +99,12 @@ def shown_json(value: object) -> str:
 
 
 def number(value: float) -> str:
-    """Write a number with about four digits; infinity, which stands for no bound, as ``unbounded``.
+    """Write a number with about four digits; infinity as ``no bound``.
 
     Example:
         >>> number(12345.6), number(0.123456), number(float("inf"))
-        ('12346', '0.1235', 'unbounded')
+        ('12346', '0.1235', 'no bound')
     """
     if math.isinf(value):
-        return "unbounded" if value > 0 else "-"
+        return "no bound" if value > 0 else "-"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"

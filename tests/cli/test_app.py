@@ -12,7 +12,8 @@ import pytest
 
 from codedfl._version import __version__
 from codedfl.cli import main
-from codedfl.experiment import Config, Predictor, load_config
+from codedfl.experiment import Config, load_config
+from codedfl.models import Predictor
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.training import StopOnInterrupt
 from tests.support import CLI_SMALL, Cli, CliResult, folder_contents, small_config, without_wall_times
@@ -72,8 +73,9 @@ def test_json_is_one_strict_object_with_the_promised_keys(cli: Cli) -> None:
 
 def test_a_run_folder_holds_everything(finished: Path) -> None:
     assert set(folder_contents(finished)) == {
-        *("config.toml", "summary.json", "curves.csv", "curves.png", "curves-charged.png", "versions.json"),
-        *(f"{folder}/{scheme}.npz" for folder in ("checkpoints", "models") for scheme in ("fedavg", "scfl")),
+        *("config.toml", "details.json", "summary.json", "curves.csv", "curves.png", "curves-charged.png"),
+        *("versions.json",),
+        *("checkpoints/fedavg.npz", "checkpoints/scfl.npz", "models/fedavg.safetensors", "models/scfl.safetensors"),
         *("curves/fedavg.csv", "curves/scfl.csv"),
     }
     assert (finished / "curves.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
@@ -249,7 +251,7 @@ def test_resume_takes_the_latest_run(cli: Cli, finished: Path) -> None:
 )
 def test_resume_refuses_other_options(cli: Cli, finished: Path, arguments: tuple[str, ...]) -> None:
     cli("run", "--resume", "--out", str(finished), *arguments).assert_refused(
-        "give only --out, --record-trace and --json"
+        "give only --out, --record-trace, --track and --json"
     )
 
 
@@ -401,7 +403,7 @@ def test_own_csv_with_classes_and_devices(cli: Cli) -> None:
     assert "[phone 3]" in table.out
     assert "[/down]: " in table.out
     assert "results: [/table]\n" in table.out
-    model = Predictor.load("json/models/scfl.npz")
+    model = Predictor.load("json/models/scfl.safetensors")
     assert set(model.predict(own_data()[["a", "b", "c", "d"]].to_numpy())) == {"[up]", "[/down]"}
 
 

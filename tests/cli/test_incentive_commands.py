@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import Cli
 
-ITEM = {"name", "sensitivity", "epsilon", "noise_variance", "reward", "utility"}
+ITEM = {"name", "sensitivity", "mi_dp_bits", "noise_variance", "reward", "utility"}
 
 
 def test_a_contract_for_a_budget_as_json(cli: Cli) -> None:
@@ -54,8 +54,8 @@ def test_devices_from_a_file_keep_their_order_and_names(cli: Cli) -> None:
     )
     assert [item["name"] for item in contract["items"]] == ["shy", "bold", "mid"]
     assert [item["sensitivity"] for item in contract["items"]] == [3, 1, 2]
-    epsilon = {item["name"]: item["epsilon"] for item in contract["items"]}
-    assert epsilon["bold"] >= epsilon["mid"] >= epsilon["shy"]
+    bits = {item["name"]: item["mi_dp_bits"] for item in contract["items"]}
+    assert bits["bold"] >= bits["mid"] >= bits["shy"]
     assert all(contract["verified"][name] for name in ("individually_rational", "incentive_compatible", "monotone"))
     game = json.loads(
         cli("stackelberg", "--reward", "5", "--devices-file", "fleet.csv", "--coded-samples", "50", "--json").out

@@ -31,7 +31,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def results(folder: str) -> dict[str, bytes]:
     """Return all files but for what says how long it took."""
-    return {name: content for name, content in folder_contents(Path(folder)).items() if name != "verdicts.json"}
+    return {name: content for name, content in folder_contents(Path(folder)).items() if name != "outcomes.json"}
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_a_figure_from_runs_to_files(cli: Cli) -> None:
     result = cli(*FIGURE, "--out", "here")
     assert result.code == 0, result.err
     assert set(results("here")) == {
-        *(f"fig-coded-samples/{name}" for name in ("points.csv", "summary.csv", "step-sizes.csv", "verdicts.json")),
+        *(f"fig-coded-samples/{name}" for name in ("points.csv", "summary.csv", "step-sizes.csv", "outcomes.json")),
         *("fig-coded-samples/figure.png", "fig-coded-samples/figure.svg", "report.md"),
     }
     for words in ("picture: here/fig-coded-samples/figure.png", "results: here", "Fig. 7", "more coded data gives"):
@@ -51,11 +51,11 @@ def test_a_figure_from_runs_to_files(cli: Cli) -> None:
     assert "100%" in result.err
     report = Path("here/report.md").read_text()
     assert "codedfl paper fig-coded-samples --quick --seeds 2" in report
-    about = json.loads(Path("here/verdicts.json").read_text())
+    about = json.loads(Path("here/outcomes.json").read_text())
     assert about["about"]["seeds"] == [0, 1]
     assert about["about"]["quick"] is True
-    assert about["verdicts"]["fig-coded-samples"] == json.loads(
-        Path("here/fig-coded-samples/verdicts.json").read_text()
+    assert about["outcomes"]["fig-coded-samples"] == json.loads(
+        Path("here/fig-coded-samples/outcomes.json").read_text()
     )
 
     again = cli(*FIGURE, "--out", "cached")
@@ -93,6 +93,21 @@ def test_json_is_one_document_and_nothing_else(cli: Cli) -> None:
     assert list(document["verdicts"]) == ["table-lambda", "table-schemes"]
     assert document == json.loads(Path("here/verdicts.json").read_text())
     assert result.err == ""
+
+
+def test_the_quick_version_gives_no_verdicts_and_says_why(cli: Cli) -> None:
+    result = cli("paper", "table-schemes", "--quick")
+    assert result.code == 0
+    assert "10/0/0" in result.out
+    assert "They say nothing about the paper, so there are no verdicts" in " ".join(result.out.split())
+    assert not any(verdict in result.out for verdict in ("confirmed", "partly"))
+    assert "confirmed" not in cli("paper", "table-schemes", "--quick", "--json").out
+
+
+def test_the_full_version_prints_verdicts(cli: Cli) -> None:
+    result = cli("paper", "table-schemes", "--processes", "1")
+    assert "confirmed" in result.out
+    assert "no verdicts" not in result.out
 
 
 def test_results_go_to_a_new_folder(cli: Cli) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl.experiment import Predictor
+from codedfl.models import Predictor
 from codedfl.schemes import PRIVATE_SCHEMES
 from tests.support import CLI_SMALL, Cli
 
@@ -33,7 +33,7 @@ def test_an_epsilon_runs_private_schemes_and_states_it_in_json(schemes: tuple[st
         assert privacy["threat_model"] == "each message"
         assert privacy["delta"] == 1e-6
         assert 0.98 * 2 < privacy["epsilon"] <= 2 * (1 + 1e-9)
-        assert Predictor.load(Path("found/models") / f"{scheme['scheme']}.npz").privacy == privacy
+        assert Predictor.load(Path("found/models") / f"{scheme['scheme']}.safetensors").privacy == privacy
     assert summary == json.loads(Path("found/summary.json").read_text())
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from codedfl.cli.tables import datasets_table, devices_table, print_comparison, results_table, schemes_table
 from codedfl.data import DatasetStatus
-from codedfl.experiment import Comparison, run
+from codedfl.experiment import Comparison, run, verdict
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.training import RunResult
 from tests.support import small_config
@@ -38,7 +38,7 @@ def test_results_in_one_row_per_scheme(comparison: Comparison) -> None:
         assert f"{result.final.score:.4f}" in row
         assert f"{result.final.mean_arrivals:.1f}" in row
     assert rows["SCFL"][-2] == "4.62"  # log2(601) / 2
-    assert rows["CodedFedL"][-2] == "inf"
+    assert rows["CodedFedL"][-3:-1] == ["no", "bound"]
     assert rows["FedAvg"][-2] == "-"
     assert "never" in rows["DP-CFL"]
     assert "…" not in text
@@ -106,3 +106,24 @@ def test_a_comparison_that_never_began_is_printed_too(comparison: Comparison) ->
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert lines[-2:] == ["stopped early; continue with: codedfl run --resume --out '[b]run'", "results: [b]run"]
+
+
+def test_the_verdict_is_printed_below_the_notes(comparison: Comparison) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    print_comparison(comparison, Path("run"), console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    assert "verdict - " in words
+    for sentence in verdict(comparison).sentences:
+        assert f"- {sentence}" in words
+
+
+def test_a_measured_fleet_shows_seconds_and_no_radio(tmp_path: Path) -> None:
+    (tmp_path / "fleet.csv").write_text("mean_s,p95_s\n" + "10,25\n" * 6)
+    given = {"fleet__file": str(tmp_path / "fleet.csv"), "training__deadline_s": 25.0, "schemes": ["fedavg"]}
+    text = text_of(devices_table(run(small_config(**given))))
+    assert "rounds of 25 s" in text
+    assert text.count(" 10.0   25.0     0.95") == 6
+    assert not any(word in text for word in ("dBm", "kHz"))

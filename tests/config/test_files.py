@@ -203,3 +203,29 @@ def test_any_text_and_any_numbers_survive_writing(text: str, numbers: list[float
     if "\0" not in text:
         config = parse_config(values)
         assert parse_config(tomllib.loads(to_toml(config))) == config
+
+
+def test_overrides_may_be_nested(tmp_path: Path) -> None:
+    path = write(tmp_path, "[training]\nlocal_steps = 2\nrounds = 4\n[options.scfl]\nbatch = 16\n")
+    nested = {"training": {"rounds": 5}, "options": {"scfl": {"device_weight": 0.25}}, "data": {}, "seed": 3}
+    flat = {"training.rounds": 5, "options.scfl.device_weight": 0.25, "seed": 3}
+    assert load_config(path, nested) == load_config(path, flat)
+    config = load_config(path, nested)
+    assert (config.training.local_steps, config.training.rounds) == (2, 5)
+    assert (config.options["scfl"]["batch"], config.options["scfl"]["device_weight"]) == (16, 0.25)
+    assert load_config(path, {"training": {}}) == load_config(path)
+    assert load_config(overrides={"data.dataset": Path("a") / "b.csv"}).data.dataset == "a/b.csv"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"training": {"round": 5}}, "training.round: there is no such key, did you mean training.rounds?"),
+        ({"seed": {"x": 1}}, "seed"),
+        ({"seed": {}}, "seed"),
+        ({"training": {3: 5}}, "training.3: there is no such key"),
+        ({3: 5}, "3: there is no such key"),
+    ],
+)
+def test_nested_overrides_are_refused_by_their_keys(overrides: Any, sentence: str) -> None:
+    assert refusal_of(lambda: load_config(overrides=overrides)).startswith(sentence)

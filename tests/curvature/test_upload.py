@@ -25,7 +25,7 @@ def test_bits_and_arithmetic_are_charged() -> None:
     assert cost.bits.tolist() == [32 * (D * (5 + OUTPUTS) + 1)] * 3
     assert cost.server_macs == CurvatureModel.server_macs(3, D, OUTPUTS, 5)
     rows = np.array([10, 4, 10])
-    assert cost.encoding_s == pytest.approx(rows * D * (2 * 5 + OUTPUTS + 1) / setting.fleet.mac_rate)
+    assert cost.encoding_s == pytest.approx(rows * D * (2 * 5 + OUTPUTS + 1) / setting.fleet.columns()["mac_rate"])
     assert prepared.sketch.rows.tolist() == rows.tolist()
 
 

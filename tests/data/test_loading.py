@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from codedfl.data import Dataset, load_dataset
-from codedfl.data._loading import load_file
-from codedfl.data._tabular import Columns
+from codedfl.data._own_files import load_file
+from codedfl.data._raw_tables import Columns
 from codedfl.data._targets import TaskChoice
-from codedfl.errors import InputError
+from codedfl.errors import InputError, InputListError
 
 
 def rng() -> np.random.Generator:
@@ -146,7 +146,7 @@ def test_test_rows_within_an_npz_file_are_taken(tmp_path: Path) -> None:
         ("absent.csv", r"data\.test_file = .*absent\.csv' is not a file"),
         ("pets.txt", r"data\.test_file = .*pets\.txt' must end in \.csv, \.npz, \.parquet"),
         ("birds.csv", r"birds\.csv' has the class\(es\) bird, of which the training rows have none"),
-        ("short.csv", r"short\.csv' lack the feature\(s\) b and"),
+        ("short.csv", r"short\.csv' has no column 'b' \(found: a\): add what is missing"),
     ],
 )
 def test_a_test_file_that_does_not_fit_is_refused(tmp_path: Path, test_file: str, message: str) -> None:
@@ -158,25 +158,48 @@ def test_a_test_file_that_does_not_fit_is_refused(tmp_path: Path, test_file: str
 
 
 def load_or_refuse(path: Path, columns: Columns, task: TaskChoice) -> None:
-    """Whatever is in a file, the result is a valid dataset or one line that says what is wrong."""
-    refusal = ""
+    """Whatever is in a file, the result is a valid dataset, or a line for everything that is wrong."""
+    refusal: InputError | None = None
     try:
         data = load(path, columns, task=task)
         assert data.features.dtype == data.targets.dtype == np.float32
     except InputError as error:
-        refusal = str(error)
-    assert "\n" not in refusal
+        refusal = error
+    first, *problems = str(refusal).split("\n")
+    assert first.endswith(f" has {len(problems)} problems:") == isinstance(refusal, InputListError) == bool(problems)
+    assert all(line.startswith("- ") for line in problems)
 
 
 TASKS = st.sampled_from(["auto", "classification", "regression"])
-CELLS = st.sampled_from(["", "1", "2", "-0.5", "1e300", "inf", "nan", "a", "b", "True", '"', "é", "NA", "9" * 30])
-RECORDS = st.lists(st.lists(CELLS, min_size=1, max_size=4).map(",".join), max_size=8).map("\n".join)
+CELLS = st.sampled_from(
+    [
+        "",
+        "1",
+        "2",
+        "-0.5",
+        "1e300",
+        "inf",
+        "nan",
+        "a",
+        "b",
+        "True",
+        '"',
+        "é",
+        "NA",
+        "9" * 30,
+        "2024-02-29",
+        "3/4/2024",
+        "1,5",
+    ]
+)
+RECORDS = st.lists(st.lists(CELLS, min_size=1, max_size=4).map(";".join), max_size=8).map("\n".join)
 
 
 @settings(deadline=None)
 @given(
     text=st.one_of(
-        RECORDS.map(lambda records: f"x,y,z\n{records}\n".encode()),
+        RECORDS.map(lambda records: f"x;y;z\n{records}\n".encode()),
+        RECORDS.map(lambda records: f"x,y,z\n{records}\n".replace(";", ",").encode()),
         st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")),
         st.binary(max_size=60),
     ),
@@ -251,12 +274,15 @@ def test_features_without_any_variation_are_refused(tmp_path: Path, value: float
         load_own(path, target=["y"])
 
 
-def test_a_constant_target_is_refused_and_a_zero_column_is_not(tmp_path: Path) -> None:
+def test_a_constant_target_is_refused_and_a_zero_column_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "half.csv"
     path.write_text("a,b,c,y\n" + "".join(f"{i},0,{i % 3},1\n" for i in range(10)))
     with pytest.raises(InputError, match=r"the target 'y' of .* is the same in every row"):
         load_own(path, target=["y"])
-    assert load_own(path, target=["a"], drop=["y"]).features.shape == (8, 2)
+    data = load_own(path, target=["a"], drop=["y"])
+    assert data.feature_names == ("c",)
+    assert data.features.shape == (8, 1)
+    assert "columns left out: b (the same value in all training rows)." in data.remarks
 
 
 @pytest.mark.parametrize("value", ["1e30", "-2e15"])

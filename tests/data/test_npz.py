@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from codedfl.data._npz import read_npz_tables
-from codedfl.data._tabular import Columns
+from codedfl.data._raw_tables import Columns
 from codedfl.errors import InputError
 
 DEFAULT = Columns(())

@@ -197,3 +197,25 @@ def test_a_fraction_out_of_range_is_refused(fraction: float) -> None:
 def test_a_single_row_cannot_be_split() -> None:
     with pytest.raises(InputError, match=r"data\.dataset has 1 row.*data\.test_file"):
         split_rows(1, 0.5, None, np.random.default_rng(0))
+
+
+@settings(deadline=None)
+@given(
+    devices=st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=40),
+    fraction=st.floats(0.05, 0.95),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_device_keeps_a_training_row(devices: list[str], fraction: float, seed: int) -> None:
+    if len(set(devices)) == len(devices):
+        with pytest.raises(InputError, match=r"every device in data\.device_column has a single row"):
+            split_rows(len(devices), fraction, None, np.random.default_rng(seed), devices)
+        return
+    train, test = split_rows(len(devices), fraction, None, np.random.default_rng(seed), devices)
+    assert {devices[row] for row in train} == set(devices)
+    assert len(test) >= 1
+    assert sorted([*train, *test]) == list(range(len(devices)))
+    free_train, free_test = split_rows(len(devices), fraction, None, np.random.default_rng(seed))
+    if {devices[row] for row in free_train} == set(devices):
+        np.testing.assert_array_equal(test, free_test)  # nothing changes where nothing has to
+    elif len(test) > 1:
+        assert set(test) < set(free_test)

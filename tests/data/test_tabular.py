@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl import files
-from codedfl.data._tabular import Columns, Table, as_float32, read_frame
+from codedfl.data._raw_tables import Columns
+from codedfl.data._tabular import Table, as_float32, read_frame
 from codedfl.errors import InputError
 
 TARGET = Columns(target=("y",))

@@ -81,7 +81,7 @@ def test_a_fleet_file_replaces_the_draw(tmp_path: Path) -> None:
     path = tmp_path / "fleet.csv"
     path.write_text("mac_rate,transmit_power_dbm\n" + "1e6,20\n" * 6)
     fleet = build_experiment(small_config(fleet__file=str(path))).setting.fleet
-    assert fleet.mac_rate.tolist() == [1e6] * 6
+    assert fleet.columns()["mac_rate"].tolist() == [1e6] * 6
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 from codedfl.data import open_federation, save_federation
 from codedfl.data._memmap import MATRICES
 from codedfl.errors import InputError
-from codedfl.experiment import Experiment, Predictor, build_experiment, run
+from codedfl.experiment import Experiment, build_experiment, run
 from codedfl.experiment._audit import run_audit
+from codedfl.models import Predictor
 from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
 from tests.problems import make_federation
 from tests.support import Cli, refusal_of, small_config
@@ -64,7 +65,7 @@ def test_the_command_line_runs_every_scheme_on_a_folder_and_its_models_predict(
     assert result.code == 0, result.err
     federation = open_federation(folder)
     for scheme in DEFAULT_SCHEMES:
-        model = Predictor.load(tmp_path / "out" / "models" / f"{scheme}.npz")
+        model = Predictor.load(tmp_path / "out" / "models" / f"{scheme}.safetensors")
         assert set(model.predict(federation.test_features)) <= {"t0", "t1", "t2"}
         np.testing.assert_allclose(
             model.outputs(federation.test_features), federation.test_features @ model.weights, rtol=1e-4, atol=1e-6

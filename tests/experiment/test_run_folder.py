@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.experiment import Comparison, Config, Predictor, RunFolder, curves_csv
+from codedfl.experiment import Comparison, Config, RunFolder, curves_csv
 from codedfl.identity import identity
+from codedfl.models import Predictor
 from codedfl.training import Evaluation, StepSizeChoice, Trial
 from tests.support import folder_contents, small_config
 
@@ -145,7 +146,7 @@ def test_all_results_are_written(tmp_path: Path, comparison: Comparison) -> None
     assert versions["seed"] == 0
     assert {"codedfl", "python", "numpy", "scipy"} <= set(versions)
     for scheme in comparison.config.schemes:
-        assert Predictor.load(folder.path / "models" / f"{scheme}.npz").weights.shape == (30, 10)
+        assert Predictor.load(folder.path / "models" / f"{scheme}.safetensors").weights.shape == (30, 10)
     assert not [
         name for name in folder_contents(folder.path) if Path(name).name.startswith(".")
     ]  # nothing half-written

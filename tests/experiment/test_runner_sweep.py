@@ -208,7 +208,7 @@ def test_results_can_be_summarised_and_written(tmp_path: Path, monkeypatch: pyte
     comparison = codedfl.sweep([small_config(), small_config(coding__noise_variance=1.0)])[1]
     assert json.loads(json.dumps(summarise(comparison)))["schemes"][1]["scheme"] == "scfl"
     RunFolder.create(tmp_path / "run", comparison.config).write_results(comparison)
-    assert (tmp_path / "run/models/scfl.npz").exists()
+    assert (tmp_path / "run/models/scfl.safetensors").exists()
     assert sweep([]) == []
 
 

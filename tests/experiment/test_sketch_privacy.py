@@ -45,7 +45,7 @@ def test_the_least_noisy_device_decides() -> None:
 
 def test_what_leaves_no_guarantee() -> None:
     for found in (privacy(noise=False), privacy(coding__noise_variance=0.0)):
-        assert found["mi_dp"] == "unbounded: sketch without noise"
+        assert found["mi_dp"] == "no bound: sketch without noise"
         assert [found[name] for name in ("mi_dp_bits", *BUDGETS)] == [math.inf] * 4
     unclipped = privacy(coding__clip_norm=0.0)
     assert [unclipped[name] for name in BUDGETS] == [math.inf] * 3

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from codedfl.errors import InputError
 from codedfl.fleet import Channel, Fleet, RoundTiming, Workload, draw_fleet
-from codedfl.fleet._latency import largest_fitting, outage_exponent
+from codedfl.fleet._latency import outage_exponent
+from codedfl.fleet._workload import largest_fitting
 from codedfl.streams import Streams
 
 SERVER_MAC_RATE = 15.36e6

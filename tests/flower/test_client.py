@@ -174,9 +174,9 @@ def test_it_declares_the_noise_that_it_added(scfl: Path) -> None:
 def test_it_picks_the_item_of_the_contract_that_is_best_for_it(scfl: Path) -> None:
     change_client(scfl, "north", "sensitivity = 0.0", "sensitivity = 1.0")
     client = opened(scfl, SCFL)
-    menu = {"epsilon": [9.0, 5.0, 1.0], "reward": [9.5, 7.0, 1.5]}  # worth 0.5, 2.0 and 0.5 to it
+    menu = {"mi_dp_bits": [9.0, 5.0, 1.0], "reward": [9.5, 7.0, 1.5]}  # worth 0.5, 2.0 and 0.5 to it
     assert client.answer("hello", asking(client, **menu)).values["choice"] == 1
-    nothing = {"epsilon": [9.0, 5.0], "reward": [1.0, 1.0]}
+    nothing = {"mi_dp_bits": [9.0, 5.0], "reward": [1.0, 1.0]}
     assert client.answer("hello", asking(client, **nothing)).values["choice"] == -1
     assert "uploads nothing" in refused(client.answer("coded", asking(client, **nothing)))
     assert drawn(client) == 0
@@ -223,7 +223,7 @@ def test_another_upload_of_the_same_data_is_refused(scfl: Path) -> None:
 def test_a_server_cannot_get_another_upload_by_another_offer(scfl: Path) -> None:
     change_client(scfl, "north", "sensitivity = 0.0", "sensitivity = 1.0")
     client = opened(scfl, SCFL)
-    offers = [{"epsilon": [epsilon], "reward": [100.0]} for epsilon in (5.0, 4.0)]
+    offers = [{"mi_dp_bits": [epsilon], "reward": [100.0]} for epsilon in (5.0, 4.0)]
     assert client.answer("coded", asking(client, **offers[0])).arrays
     assert "policy.most_uploads = 1" in refused(client.answer("coded", asking(client, **offers[1])))
     assert drawn(client) == 1
@@ -405,7 +405,17 @@ models = st.sampled_from(
         np.array("model"),
     ]
 )
-names = ("prescription", "round", "batch_size", "local_steps", "step_size", "sampling", "stride", "epsilon", "reward")
+names = (
+    "prescription",
+    "round",
+    "batch_size",
+    "local_steps",
+    "step_size",
+    "sampling",
+    "stride",
+    "mi_dp_bits",
+    "reward",
+)
 
 
 @pytest.fixture(scope="module")
@@ -476,7 +486,7 @@ def test_secrets_are_in_no_message_log_or_file_but_their_own(
     folder = copy_federation(digits_with_keys, tmp_path / "f", config)
     change_client(folder, "north", "sensitivity = 0.0", "sensitivity = 1.23456789")
     client = Client.open(folder / "devices" / "north")
-    offer = {"epsilon": [5.0], "reward": [100.0]}
+    offer = {"mi_dp_bits": [5.0], "reward": [100.0]}
     requests: dict[Any, Packet] = {kind: asking(client, **offer) for kind in KINDS} | {"train": training(client)}
     answers = [client.answer(kind, request) for kind, request in requests.items()]
     assert sum(REFUSED not in answer.values for answer in answers) == 3, "hello, train, and coded data or keys"

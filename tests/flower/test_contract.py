@@ -46,10 +46,10 @@ def test_devices_are_paid_for_the_items_that_they_pick_and_keep(folder: Path) ->
     assert menu is not None
     devices = {entry["device"]: entry for entry in json.loads((folder / "results/summary.json").read_text())["devices"]}
     for name in ("north", "east"):
-        item = max(range(menu.items), key=lambda k: menu.reward[k] - SENSITIVITY[name] * menu.epsilon[k])
+        item = max(range(menu.items), key=lambda k: menu.reward[k] - SENSITIVITY[name] * menu.mi_dp_bits[k])
         assert devices[name]["reward"] == menu.reward[item]
-        assert devices[name]["epsilon_bits"] == menu.epsilon[item]
-        noise = noise_variance_for_mi_dp(float(menu.epsilon[item]), CONFIG.coding.coded_samples)
+        assert devices[name]["mi_dp_bits"] == menu.mi_dp_bits[item]
+        noise = noise_variance_for_mi_dp(float(menu.mi_dp_bits[item]), CONFIG.coding.coded_samples)
         assert devices[name]["noise_variance"] == pytest.approx(noise, rel=1e-12)
     assert not devices["south"]["uploaded"], "no item is worth it to this device"
     assert devices["south"]["reward"] == devices["west"]["reward"] == 0.0
@@ -74,7 +74,7 @@ def test_a_device_that_adds_more_noise_than_it_sold_is_refused(folder: Path) -> 
 def test_noise_is_held_against_the_item_alone() -> None:
     menu = offered_menu(CONFIG)
     assert menu is not None
-    allowed = noise_variance_for_mi_dp(float(menu.epsilon[1]), CONFIG.coding.coded_samples)
+    allowed = noise_variance_for_mi_dp(float(menu.mi_dp_bits[1]), CONFIG.coding.coded_samples)
     require_bought(CONFIG, 1, allowed)
     require_bought(CONFIG, -1, 1e9)
     require_bought(digits_config(scheme="scfl"), 1, 1e9)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl.experiment import Predictor
 from codedfl.fleet import read_trace
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._replay import pooled_setting
 from codedfl.flower._setup import initialise
 from codedfl.flower._store import ServerStore, state_folder
+from codedfl.models import Predictor
 from codedfl.schemes import make_scheme
 from codedfl.training import LearningRate, WalkPlan, train
 from tests.flower.device import EVERY
@@ -78,7 +78,7 @@ def test_the_model_is_that_of_the_simulator_with_the_same_arrivals_and_draws(
 ) -> None:
     federation, summary = undisturbed
     expected, score = simulated(federation)
-    model = Predictor.load(federation.folder / "results" / "model.npz").weights
+    model = Predictor.load(federation.folder / "results" / "model.safetensors").weights
     # Both sum the same terms, at most 400 rows a round and device, in float32: so much per round, relative to the model.
     bound = ROUNDS * 400 * np.finfo(np.float32).eps
     assert np.linalg.norm(model - expected) < bound * np.linalg.norm(expected)

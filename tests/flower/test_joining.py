@@ -182,5 +182,5 @@ def test_a_menu_travels_as_lists() -> None:
     )
     assert menu is not None
     values = menu_values(menu)
-    assert values == {"epsilon": menu.epsilon.tolist(), "reward": menu.reward.tolist()}
+    assert values == {"mi_dp_bits": menu.mi_dp_bits.tolist(), "reward": menu.reward.tolist()}
     assert sum(values["reward"]) == pytest.approx(10.0, rel=1e-9)

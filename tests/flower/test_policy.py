@@ -352,7 +352,7 @@ CONTRACT = contract_for_reward(DeviceTraits([1.0, 1.1, 1.4, 2.0]), total_reward=
 @given(st.floats(0.01, 50), st.sampled_from([0.0, 0.01, 1.0, 100.0]))
 def test_a_device_picks_the_item_that_is_best_for_it(sensitivity: float, least: float) -> None:
     menu, best, worth = CONTRACT.menu, None, 0.0
-    for item, (bits, reward) in enumerate(zip(menu.epsilon, menu.reward, strict=True)):
+    for item, (bits, reward) in enumerate(zip(menu.mi_dp_bits, menu.reward, strict=True)):
         noise = noise_variance_for_mi_dp(float(bits), 1000)
         if noise >= least and reward - sensitivity * bits > worth:
             best, worth = item, reward - sensitivity * bits
@@ -364,7 +364,7 @@ def test_a_device_picks_the_item_that_is_best_for_it(sensitivity: float, least: 
         return
     # If nothing is worth more than 0, the device may still be indifferent, and then it takes part.
     assert level.item is not None
-    bits, reward = float(menu.epsilon[level.item]), float(menu.reward[level.item])
+    bits, reward = float(menu.mi_dp_bits[level.item]), float(menu.reward[level.item])
     assert reward - sensitivity * bits == pytest.approx(worth, rel=1e-9, abs=1e-9 * reward)
     assert mi_dp_bits(1000, level.noise_variance) == pytest.approx(bits, rel=1e-9)
     assert level.noise_variance >= least
@@ -410,13 +410,13 @@ def test_the_least_noise_is_not_undercut_by_rounding(ledger: ReleaseLedger) -> N
 @pytest.mark.parametrize(
     ("bits", "rewards", "message"),
     [
-        ([], [], "epsilon of the offered contract does not fall"),
-        ([1.0, 2.0], [1.0, 2.0], "epsilon of the offered contract does not fall"),
+        ([], [], "mi_dp_bits of the offered contract does not fall"),
+        ([1.0, 2.0], [1.0, 2.0], "mi_dp_bits of the offered contract does not fall"),
         ([2.0, 1.0], [1.0], "reward of the offered contract is not a list of positive numbers"),
-        ([math.nan], [1.0], "epsilon of the offered contract is not a list"),
+        ([math.nan], [1.0], "mi_dp_bits of the offered contract is not a list"),
         ([1.0], [math.inf], "reward of the offered contract is not a list"),
-        ([-1.0], [1.0], "epsilon of the offered contract is not a list"),
-        ([[1.0]], [1.0], "epsilon of the offered contract is not a list"),
+        ([-1.0], [1.0], "mi_dp_bits of the offered contract is not a list"),
+        ([[1.0]], [1.0], "mi_dp_bits of the offered contract is not a list"),
     ],
 )
 def test_a_contract_that_is_none_is_refused(bits: Any, rewards: Any, message: str) -> None:

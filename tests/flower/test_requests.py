@@ -105,24 +105,24 @@ def test_a_missing_value_is_refused_by_its_name(name: str) -> None:
 
 def test_a_menu_is_read() -> None:
     assert requested_menu(Packet({}, {"round": 1})) is None
-    menu = requested_menu(Packet({}, {"epsilon": [3.0, 2.0], "reward": [9.0, 4]}))
+    menu = requested_menu(Packet({}, {"mi_dp_bits": [3.0, 2.0], "reward": [9.0, 4]}))
     assert menu is not None
-    assert (menu.epsilon.tolist(), menu.reward.tolist()) == ([3.0, 2.0], [9.0, 4.0])
+    assert (menu.mi_dp_bits.tolist(), menu.reward.tolist()) == ([3.0, 2.0], [9.0, 4.0])
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"epsilon": [1.0]}, "reward of the contract must be a list"),
-        ({"reward": [1.0]}, "epsilon of the contract must be a list"),
-        ({"epsilon": 1.0, "reward": [1.0]}, "epsilon of the contract must be a list"),
-        ({"epsilon": [], "reward": []}, "a list of 1 to 10000 numbers"),
-        ({"epsilon": [1.0] * 10_001, "reward": [1.0]}, "a list of 1 to 10000 numbers"),
-        ({"epsilon": [1.0], "reward": ["much"]}, "reward of the contract must have numbers"),
-        ({"epsilon": [float("nan")], "reward": [1.0]}, "epsilon of the contract must have numbers"),
-        ({"epsilon": [-1.0], "reward": [1.0]}, "epsilon of the contract must have numbers"),
-        ({"epsilon": [10**400], "reward": [1.0]}, "epsilon of the contract must have numbers"),
-        ({"epsilon": [2.0, 1.0], "reward": [1.0]}, "2 budgets and 1 rewards"),
+        ({"mi_dp_bits": [1.0]}, "reward of the contract must be a list"),
+        ({"reward": [1.0]}, "mi_dp_bits of the contract must be a list"),
+        ({"mi_dp_bits": 1.0, "reward": [1.0]}, "mi_dp_bits of the contract must be a list"),
+        ({"mi_dp_bits": [], "reward": []}, "a list of 1 to 10000 numbers"),
+        ({"mi_dp_bits": [1.0] * 10_001, "reward": [1.0]}, "a list of 1 to 10000 numbers"),
+        ({"mi_dp_bits": [1.0], "reward": ["much"]}, "reward of the contract must have numbers"),
+        ({"mi_dp_bits": [float("nan")], "reward": [1.0]}, "mi_dp_bits of the contract must have numbers"),
+        ({"mi_dp_bits": [-1.0], "reward": [1.0]}, "mi_dp_bits of the contract must have numbers"),
+        ({"mi_dp_bits": [10**400], "reward": [1.0]}, "mi_dp_bits of the contract must have numbers"),
+        ({"mi_dp_bits": [2.0, 1.0], "reward": [1.0]}, "2 budgets and 1 rewards"),
     ],
 )
 def test_a_menu_that_is_none_is_refused(values: Mapping[str, Any], words: str) -> None:

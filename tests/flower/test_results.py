@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from codedfl.experiment import Predictor
-from codedfl.files import read_npz
 from codedfl.fleet import read_trace
 from codedfl.flower._exchange import Kind
 from codedfl.flower._packet import Packet
 from codedfl.flower._results import picture, write_results
 from codedfl.flower._rounds import Rounds
+from codedfl.models import Predictor
 from tests.flower.support import NAMES, copy_federation, digits_config, digits_split, open_clients, run
 
 CONFIG = digits_config(scheme="ccfl", training={"rounds": 5, "evaluate_every": 2})
@@ -36,9 +36,14 @@ def done(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 def test_the_saved_model_predicts_from_raw_columns(done: tuple[Path, Rounds]) -> None:
     results, rounds = done
     _, (pixels, labels) = digits_split()
-    predicted = Predictor.load(results / "model.npz").predict(pixels)
+    model = Predictor.load(results / "model.safetensors")
+    predicted = model.predict(pixels)
     assert np.mean(predicted == labels.astype(str)) == pytest.approx(rounds.curve[-1]["score"], abs=1e-12)
-    np.testing.assert_array_equal(read_npz(results / "model.npz", ("weights",), None)["weights"], rounds.model)
+    np.testing.assert_array_equal(model.weights, rounds.model)
+    reordered = pd.DataFrame(pixels, columns=list(CONFIG.data.columns)).iloc[:, ::-1]
+    np.testing.assert_array_equal(model.predict_frame(reordered), predicted)
+    assert model.target_columns == CONFIG.data.target
+    assert (model.provenance["federation"], model.provenance["rounds"]) == ("digits", 5)
 
 
 def test_the_curve_has_the_start_the_rounds_that_are_due_and_the_end(done: tuple[Path, Rounds]) -> None:

@@ -43,7 +43,7 @@ def test_budgets_and_noise_agree_with_theorem_2() -> None:
     contract = design_contract(random_traits(1, 40), 1e4, 500)
     for device in range(40):
         h2 = float(contract.traits.interference[device])
-        noise, bits = float(contract.noise_variance[device]), float(contract.epsilon[device])
+        noise, bits = float(contract.noise_variance[device]), float(contract.mi_dp_bits[device])
         assert bits == pytest.approx(mi_dp_bits(500, noise, h2), rel=1e-12)
         assert noise == pytest.approx(noise_variance_for_mi_dp(bits, 500, h2), rel=1e-9)
     assert (contract.noise_variance >= contract.traits.min_noise_variance * (1 - 1e-12)).all()
@@ -66,10 +66,10 @@ def test_no_device_gains_by_another_item_or_by_leaving(
     mu = traits.sensitivity
     scale = contract.reward.max()
     assert contract.utility.min() >= -1e-12 * scale
-    taken = contract.reward - mu[:, None] * contract.epsilon
+    taken = contract.reward - mu[:, None] * contract.mi_dp_bits
     assert (taken - contract.utility[:, None]).max() <= 1e-12 * scale * devices
     assert contract.utility[np.argmax(mu)] == pytest.approx(0, abs=1e-12 * scale)
-    assert (contract.epsilon > 0).all()
+    assert (contract.mi_dp_bits > 0).all()
     assert (contract.reward > 0).all()
     checks = contract.verify()
     assert checks.all_pairs
@@ -87,7 +87,7 @@ def test_the_order_of_devices_does_not_matter(seed: int, devices: int, tied: boo
         traits.sensitivity[shuffle], traits.interference[shuffle], traits.min_noise_variance[shuffle]
     )
     other = design_contract(shuffled, 2e4, 300)
-    assert other.epsilon == pytest.approx(contract.epsilon[shuffle], rel=1e-11)
+    assert other.mi_dp_bits == pytest.approx(contract.mi_dp_bits[shuffle], rel=1e-11)
     assert other.reward == pytest.approx(contract.reward[shuffle], rel=1e-11)
     assert other.noise_variance == pytest.approx(contract.noise_variance[shuffle], rel=1e-8)
 
@@ -97,11 +97,11 @@ def test_units_do_not_matter() -> None:
     contract = design_contract(traits, 1e4, 1000)
     dearer = DeviceTraits(7 * traits.sensitivity, traits.interference, traits.min_noise_variance)
     other = design_contract(dearer, 1e4 / 7, 1000)
-    assert other.epsilon == pytest.approx(contract.epsilon, rel=1e-11)
+    assert other.mi_dp_bits == pytest.approx(contract.mi_dp_bits, rel=1e-11)
     assert other.reward == pytest.approx(7 * contract.reward, rel=1e-11)
     louder = DeviceTraits(traits.sensitivity, 9 * traits.interference, 9 * traits.min_noise_variance)
     other = design_contract(louder, 81 * 1e4, 9000)
-    assert other.epsilon == pytest.approx(contract.epsilon, rel=1e-11)
+    assert other.mi_dp_bits == pytest.approx(contract.mi_dp_bits, rel=1e-11)
     assert other.noise_variance == pytest.approx(9 * contract.noise_variance, rel=1e-9)
 
 
@@ -145,15 +145,15 @@ def test_verification_notices_what_is_wrong() -> None:
     more[first] += 0.1
     assert not spoiled(contract, reward=more).verify().incentive_compatible
     assert not spoiled(contract, reward=more).verify(all_pairs_up_to=0).incentive_compatible
-    assert not spoiled(contract, epsilon=contract.epsilon[::-1]).verify().monotone
+    assert not spoiled(contract, mi_dp_bits=contract.mi_dp_bits[::-1]).verify().monotone
     for factor in (0.99, 1.01):
-        checks = spoiled(contract, epsilon=factor * contract.epsilon).verify()
+        checks = spoiled(contract, mi_dp_bits=factor * contract.mi_dp_bits).verify()
         assert not checks.optimal
         assert not checks.holds
-    unpooled = contract.epsilon.copy()
-    block = contract.order[contract.epsilon[contract.order] == contract.epsilon[contract.order[-1]]]
+    unpooled = contract.mi_dp_bits.copy()
+    block = contract.order[contract.mi_dp_bits[contract.order] == contract.mi_dp_bits[contract.order[-1]]]
     unpooled[block[-1]] *= 0.999
-    assert spoiled(contract, epsilon=unpooled).verify().optimality_residual > 1e-7
+    assert spoiled(contract, mi_dp_bits=unpooled).verify().optimality_residual > 1e-7
 
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])

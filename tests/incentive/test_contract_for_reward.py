@@ -27,7 +27,7 @@ def test_the_weight_is_found_again() -> None:
         contract = design_contract(traits, 1e4, 200, PowerLoss(power))
         again = contract_for_reward(traits, contract.total_reward, 200, PowerLoss(power))
         assert again.reward_weight == pytest.approx(1e4, rel=1e-9)
-        assert again.epsilon == pytest.approx(contract.epsilon, rel=1e-9)
+        assert again.mi_dp_bits == pytest.approx(contract.mi_dp_bits, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [1e-12, 1e-3, 0.5, 0.999, 1.0])
@@ -68,12 +68,12 @@ def test_every_device_picks_its_own_item() -> None:
     contract = design_contract(DeviceTraits(rng.uniform(1, 2, 60), rng.uniform(0, 200, 60)), 1e4, 1000)
     menu = contract.menu
     assert 1 < menu.items < 60
-    assert (np.diff(menu.epsilon) < 0).all()
+    assert (np.diff(menu.mi_dp_bits) < 0).all()
     assert (np.diff(menu.reward) < 0).all()
-    for mu, epsilon, reward in zip(contract.sensitivity, contract.epsilon, contract.reward, strict=True):
+    for mu, mi_dp_bits, reward in zip(contract.sensitivity, contract.mi_dp_bits, contract.reward, strict=True):
         item = contract.choose(float(mu))
         assert item is not None
-        assert menu.epsilon[item] == pytest.approx(epsilon, rel=1e-11)
+        assert menu.mi_dp_bits[item] == pytest.approx(mi_dp_bits, rel=1e-11)
         assert menu.reward[item] == pytest.approx(reward, rel=1e-11)
 
 
@@ -81,8 +81,8 @@ def test_devices_that_the_contract_was_not_written_for() -> None:
     contract = design_contract(DeviceTraits([1.0, 1.2, 1.4]), 9e3)
     assert [contract.choose(mu) for mu in (0.01, 1.0, 1.1, 1.3, 1.4, 1.41, 50.0)] == [0, 0, 1, 2, 2, None, None]
     menu = contract.menu
-    assert menu.choose(1.0, largest_epsilon=float(menu.epsilon[1])) == 1
-    assert menu.choose(1.0, largest_epsilon=0.1) is None
+    assert menu.choose(1.0, largest_mi_dp_bits=float(menu.mi_dp_bits[1])) == 1
+    assert menu.choose(1.0, largest_mi_dp_bits=0.1) is None
     with pytest.raises(InputError, match="sensitivity = 0"):
         menu.choose(0.0)
 

@@ -73,7 +73,7 @@ def test_against_pooling_one_block_at_a_time() -> None:
         weight = float(100 ** rng.uniform(0.5, 2))
         contract = design_contract(DeviceTraits(mu, h2, least_noise), weight, 100, gamma)
         expected, pooled = solve_p2(marginal_rewards(mu), h2, least_noise, 100, weight, slope_of(gamma))
-        assert contract.epsilon == pytest.approx(expected, rel=1e-9)
+        assert contract.mi_dp_bits == pytest.approx(expected, rel=1e-9)
         merges += pooled
     assert merges > 600
 
@@ -102,7 +102,7 @@ def test_whole_numbers_that_coincide(problems: int) -> None:
         weight = float(2.0 ** rng.integers(-4, 4))
         contract = design_contract(DeviceTraits(mu, h2, least_noise), weight, 10, gamma)
         expected, _ = solve_p2(marginal_rewards(mu), h2, least_noise, 10, weight, slope_of(gamma))
-        assert contract.epsilon == pytest.approx(expected, rel=1e-9)
+        assert contract.mi_dp_bits == pytest.approx(expected, rel=1e-9)
         assert contract.verify().holds
 
 
@@ -116,11 +116,11 @@ def test_clipping_pooled_budgets_to_their_caps_is_not_optimal() -> None:
     """A cap on one member of a block sets the others free to have smaller budgets, too."""
     mu, h2 = np.array([1.0, 1.1]), np.array([300.0, 1.0])
     pooled = design_contract(DeviceTraits(mu, h2), 1e4, 100)
-    assert pooled.epsilon[0] == pooled.epsilon[1]
+    assert pooled.mi_dp_bits[0] == pooled.mi_dp_bits[1]
     capped = DeviceTraits(mu, h2, [0.0, 300.5])
     contract = design_contract(capped, 1e4, 100)
-    clipped = np.minimum(pooled.epsilon, 0.5 * np.log2(1 + 100 / capped.least_hidden_variance))
-    assert contract.epsilon == pytest.approx(np.full(2, clipped[1]))
+    clipped = np.minimum(pooled.mi_dp_bits, 0.5 * np.log2(1 + 100 / capped.least_hidden_variance))
+    assert contract.mi_dp_bits == pytest.approx(np.full(2, clipped[1]))
     assert clipped[1] < clipped[0]
     assert contract.verify().holds
     noise = 100 / (4**clipped - 1) - h2
@@ -135,5 +135,5 @@ def test_equal_sensitivities_may_have_any_order() -> None:
         contract = design_contract(DeviceTraits([1.0, 1.0], h2), 1e4, 100)
         assert contract.menu.items == 2
         assert contract.verify().holds
-        alone = [design_contract(DeviceTraits([1.0], [h]), 1e4, 100).epsilon[0] for h in h2]
-        assert contract.epsilon == pytest.approx(np.array(alone), rel=1e-12)
+        alone = [design_contract(DeviceTraits([1.0], [h]), 1e4, 100).mi_dp_bits[0] for h in h2]
+        assert contract.mi_dp_bits == pytest.approx(np.array(alone), rel=1e-12)

@@ -78,7 +78,7 @@ def test_an_answer_that_holds_or_one_sentence(
         assert math.isfinite(result.total_reward)
         assert math.isfinite(result.total_noise_variance)
         assert result.server_utility is None or math.isfinite(result.server_utility)
-        for values in (result.epsilon, result.reward, result.utility):
+        for values in (result.mi_dp_bits, result.reward, result.utility):
             assert np.isfinite(values).all()
         assert not np.isnan(result.noise_variance).any()
         if isinstance(result, Contract):

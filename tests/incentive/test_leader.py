@@ -36,7 +36,7 @@ GAMMAS: list[Gamma] = [QuarticLoss(), Linear(), Exponential()]
 def utility(game: Game, weight: float, gamma: Gamma, reward: float) -> float:
     """The server's utility, term by term."""
     total = -weight * reward
-    bits = capped_response(reward, game.sensitivity, game.largest_epsilon)
+    bits = capped_response(reward, game.sensitivity, game.largest_mi_dp_bits)
     for i in np.flatnonzero(bits):
         noise = game.coded_samples / math.expm1(min(2 * math.log(2) * bits[i], 700)) - game.traits.interference[i]
         with np.errstate(over="ignore"):
@@ -97,7 +97,7 @@ def test_order_of_devices_does_not_matter() -> None:
     first = stackelberg_for_weight(DeviceTraits(mu, 0.0, least), 0.01, 300)
     second = stackelberg_for_weight(DeviceTraits(mu[order], 0.0, least[order]), 0.01, 300)
     assert second.total_reward == pytest.approx(first.total_reward, rel=1e-6)
-    assert second.epsilon == pytest.approx(first.epsilon[order], rel=1e-5)
+    assert second.mi_dp_bits == pytest.approx(first.mi_dp_bits[order], rel=1e-5)
 
 
 @pytest.mark.parametrize("weight", [1e-200, 1e-20, 1e20, 1e200])

@@ -17,7 +17,7 @@ from codedfl.typing import FloatArray
 
 TABLE_DEVICES = DeviceTraits(1 + 0.02 * np.arange(20))
 TABLE_LAMBDA = [
-    # lambda, sigma^2 as printed, total reward where 4 ln2 n (epsilon_1/R) v^2 (1 + v/c) = lambda, total reward as printed
+    # lambda, sigma^2 as printed, total reward where 4 ln2 n (bits_1/R) v^2 (1 + v/c) = lambda, total reward as printed
     (2e-4, 12_324, 71.448520, 70),
     (1e-5, 10_488, 78.981534, 80),
     (1e-7, 8_364, 90.561616, 90),
@@ -44,13 +44,13 @@ def test_table_lambda_of_the_paper(weight: float, noise: int, reward: float, pri
 
 def test_fields_fit_together() -> None:
     outcome = stackelberg_for_reward(DeviceTraits([1.3, 1.0, 9.0, 1.1], [0, 3, 0, 1], 0.5), 100, 500)
-    assert outcome.participants.tolist() == [True, True, False, True] == (outcome.epsilon > 0).tolist()
+    assert outcome.participants.tolist() == [True, True, False, True] == (outcome.mi_dp_bits > 0).tolist()
     assert outcome.reward.sum() == pytest.approx(100)
-    assert outcome.reward == pytest.approx(100 * outcome.epsilon / outcome.epsilon.sum())
-    assert outcome.utility == pytest.approx(outcome.reward - outcome.sensitivity * outcome.epsilon)
+    assert outcome.reward == pytest.approx(100 * outcome.mi_dp_bits / outcome.mi_dp_bits.sum())
+    assert outcome.utility == pytest.approx(outcome.reward - outcome.sensitivity * outcome.mi_dp_bits)
     assert outcome.noise_variance[2] == math.inf
     assert outcome.total_noise_variance == pytest.approx(outcome.noise_variance[outcome.participants].sum())
-    for bits, noise, hidden in zip(outcome.epsilon, outcome.noise_variance, [0.0, 3.0, 0.0, 1.0], strict=True):
+    for bits, noise, hidden in zip(outcome.mi_dp_bits, outcome.noise_variance, [0.0, 3.0, 0.0, 1.0], strict=True):
         if bits > 0:
             assert noise >= 0.5
             assert mi_dp_bits(500, noise, hidden) == pytest.approx(bits)
@@ -83,13 +83,15 @@ def test_nobody_gains_by_a_change_or_by_leaving(
 
 def test_verify_sees_what_is_not_an_equilibrium() -> None:
     outcome = stackelberg_for_reward(DeviceTraits([1.0, 1.2, 1.4]), 10, 100)
-    more = outcome.epsilon * [1.2, 1.0, 1.0]
+    more = outcome.mi_dp_bits * [1.2, 1.0, 1.0]
     reward = 10 * more / more.sum()
-    wrong = replace(outcome, epsilon=more, reward=reward, utility=reward - outcome.sensitivity * more).verify()
+    wrong = replace(outcome, mi_dp_bits=more, reward=reward, utility=reward - outcome.sensitivity * more).verify()
     assert not wrong.holds
     assert wrong.best_response_residual > 1e-3
     absurd = replace(
-        outcome, epsilon=outcome.epsilon * 9, utility=outcome.reward - 9 * outcome.sensitivity * outcome.epsilon
+        outcome,
+        mi_dp_bits=outcome.mi_dp_bits * 9,
+        utility=outcome.reward - 9 * outcome.sensitivity * outcome.mi_dp_bits,
     )
     assert absurd.verify().least_utility < 0
 
@@ -101,7 +103,7 @@ def test_without_caps_a_reward_is_refused_that_asks_for_too_little_noise() -> No
     edge = stackelberg_for_reward(pair, 8, 15, caps=False)
     assert edge.noise_variance == pytest.approx([0, 0], abs=1e-9)
     capped = stackelberg_for_reward(pair, 9, 15)
-    assert capped.epsilon.tolist() == [2, 2]
+    assert capped.mi_dp_bits.tolist() == [2, 2]
     assert capped.noise_variance == pytest.approx([0, 0], abs=1e-12)
 
 

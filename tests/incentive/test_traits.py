@@ -56,16 +56,16 @@ def test_sensitivities() -> None:
 
 def test_rewards_are_the_recursion_of_theorem_3() -> None:
     rng = np.random.default_rng(0)
-    mu, epsilon = np.sort(rng.uniform(1, 2, 30)), np.sort(rng.uniform(1, 9, 30))[::-1]
-    rewards = optimal_rewards(mu, epsilon)
-    assert rewards[-1] == mu[-1] * epsilon[-1]
+    mu, mi_dp_bits = np.sort(rng.uniform(1, 2, 30)), np.sort(rng.uniform(1, 9, 30))[::-1]
+    rewards = optimal_rewards(mu, mi_dp_bits)
+    assert rewards[-1] == mu[-1] * mi_dp_bits[-1]
     for i in range(29):
-        assert rewards[i] == pytest.approx(rewards[i + 1] - mu[i] * epsilon[i + 1] + mu[i] * epsilon[i])
-    assert rewards.sum() == pytest.approx(float(marginal_rewards(mu) @ epsilon))
+        assert rewards[i] == pytest.approx(rewards[i + 1] - mu[i] * mi_dp_bits[i + 1] + mu[i] * mi_dp_bits[i])
+    assert rewards.sum() == pytest.approx(float(marginal_rewards(mu) @ mi_dp_bits))
     place = np.arange(1, 31)
     assert marginal_rewards(mu) == pytest.approx(place * mu - (place - 1) * np.append(0.0, mu[:-1]))
-    with pytest.raises(InputError, match="epsilon must not increase"):
-        optimal_rewards(mu, epsilon[::-1])
+    with pytest.raises(InputError, match="mi_dp_bits must not increase"):
+        optimal_rewards(mu, mi_dp_bits[::-1])
 
 
 @pytest.mark.parametrize("gamma", [QuarticLoss(), PowerLoss(1.0), PowerLoss(2.5, 3.0)])

@@ -15,6 +15,7 @@ from codedfl.paper._reproduce import to_svg
 from codedfl.paper._tables import summary_table
 from codedfl.plotting._canvas import to_png
 from tests.paper.made_up import made_up, points
+from tests.plotting.pictures import assert_readable
 from tests.support import mostly_slow
 
 DRAWN = [name for name, figure in FIGURES.items() if figure.draw]
@@ -110,3 +111,23 @@ def test_a_line_without_any_rise_can_be_drawn() -> None:
     to_png(figure)
     (axes,) = figure.axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["30%"]
+
+
+@pytest.mark.parametrize("name", mostly_slow(DRAWN, "fig-coded-samples"))
+def test_legends_are_off_the_curves_and_say_what_bands_are(name: str) -> None:
+    figure = made_up(FIGURES[name], Scope(seeds=(0, 1)), lambda run: 0.7 + 0.01 * len(run.series)).draw()
+    assert figure is not None
+    assert_readable(figure)
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert len(texts) == len(set(texts))
+    bands = [band for axes in figure.axes for band in axes.collections]
+    heights = [np.ptp(np.asarray(path.vertices)[:, 1]) for band in bands for path in band.get_paths()]
+    assert ("band: 95% interval over 2 seeds" in texts) == (max(heights, default=0.0) > 1e-9)
+
+
+def test_a_band_of_no_width_is_not_explained() -> None:
+    tables = points({("a", 1.0): (0.5, 0.5), ("a", 2.0): (0.7, 0.7)})
+    figure = line_figure(Axis("places", whole=True))({"summary": summary_table(tables["points"])})
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a"]
+    assert figure.axes[0].get_xticks().tolist() == [1.0, 2.0]

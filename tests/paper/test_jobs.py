@@ -72,7 +72,7 @@ def test_the_runs_of_a_job_can_advance_in_lock_step(planned: Planned) -> None:
 
 def data_of(job: Job) -> Hashable:
     first = next(iter(job.runs.values()))
-    return first.seed, first.data, first.features
+    return first.seed, first.data.model_dump_json(), first.features.model_dump_json()
 
 
 def test_jobs_on_the_same_data_come_one_after_the_other(planned: Planned) -> None:

@@ -10,14 +10,15 @@ import pytest
 from codedfl.paper import FIGURES, Cache, Claim, Evidence, Executor, Figure, Judgement, Reproduction, Scope, reproduce
 from codedfl.paper._claims import rising
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._report import report, verdicts_markdown
-from codedfl.paper._reproduce import all_verdicts
+from codedfl.paper._report import QUICK_ONLY, report, verdicts_markdown
+from codedfl.paper._reproduce import all_outcomes
 from codedfl.paper._runs import Run
+from codedfl.paper._summary import summary_markdown
 from codedfl.paper._tables import Tables, column
 from tests.paper.made_up import TWO_SEEDS, made_up, small_run
 from tests.support import folder_contents
 
-FILES = {"points.csv", "summary.csv", "step-sizes.csv", "figure.png", "figure.svg", "verdicts.json"}
+FILES = {"points.csv", "summary.csv", "step-sizes.csv", "figure.png", "figure.svg", "outcomes.json"}
 
 
 def two_runs(_: Scope) -> list[Run]:
@@ -45,7 +46,7 @@ def done(cache: Cache) -> Reproduction:
     return found
 
 
-def test_numbers_picture_and_verdicts_are_written(done: Reproduction, tmp_path: Path) -> None:
+def test_numbers_picture_and_outcomes_are_written(done: Reproduction, tmp_path: Path) -> None:
     done.write(tmp_path / "deep" / "fig-small")
     files = folder_contents(tmp_path / "deep" / "fig-small")
     assert set(files) == FILES
@@ -59,10 +60,9 @@ def test_numbers_picture_and_verdicts_are_written(done: Reproduction, tmp_path: 
     for place, row in enumerate(summary):
         own = [float(point["accuracy"]) for point in points[2 * place : 2 * place + 2]]
         assert float(row["mean"]) == pytest.approx(sum(own) / 2, abs=2e-6)
-    (verdict,) = json.loads(files["verdicts.json"])
-    assert (verdict["claim"], verdict["panel"]) == ("less noise is better", "digits")
-    assert verdict["verdict"] == done.judgements[0].verdict
-    (evidence,) = verdict["evidence"]
+    (outcome,) = json.loads(files["outcomes.json"])
+    assert (outcome["claim"], outcome["panel"]) == ("less noise is better", "digits")
+    (evidence,) = outcome["evidence"]
     assert evidence["difference"] == pytest.approx(float(summary[1]["mean"]) - float(summary[0]["mean"]), abs=2e-6)
     assert evidence["difference"] > 0
 
@@ -105,7 +105,18 @@ def test_a_table_has_no_picture(tmp_path: Path) -> None:
     done = made_up(FIGURES["table-schemes"], Scope(quick=True))
     assert done.draw() is None
     done.write(tmp_path)
-    assert set(folder_contents(tmp_path)) == {"points.csv", "schemes.csv", "verdicts.json"}
+    assert set(folder_contents(tmp_path)) == {"points.csv", "schemes.csv", "outcomes.json"}
+
+
+def test_only_the_full_version_writes_verdicts(tmp_path: Path) -> None:
+    for quick, name in ((True, "outcomes.json"), (False, "verdicts.json")):
+        done = made_up(FIGURES["table-lambda"], Scope(quick=quick))
+        done.write(tmp_path)
+        written = json.loads((tmp_path / name).read_text())
+        assert written == done.outcomes()
+        assert [each.get("verdict") for each in written] == [
+            None if quick else judged.verdict for judged in done.judgements
+        ]
 
 
 def test_what_is_measured_reaches_the_tables() -> None:
@@ -127,23 +138,41 @@ def test_findings_are_counted() -> None:
 
 
 def test_all_verdicts_are_one_document() -> None:
-    done = [made_up(FIGURES[name], Scope(quick=True)) for name in ("table-schemes", "table-lambda")]
-    document = json.loads(all_verdicts(done, {"seeds": [0]}))
+    done = [made_up(FIGURES[name], Scope()) for name in ("table-schemes", "table-lambda")]
+    document = json.loads(all_outcomes(done, {"seeds": [0]}))
     assert document["about"] == {"seeds": [0]}
     assert list(document["verdicts"]) == ["table-schemes", "table-lambda"]
     assert document["verdicts"]["table-lambda"] == [each.as_dict() for each in done[1].judgements]
     assert document["verdicts"]["table-schemes"][0]["evidence"][0]["finding"] == "holds"
 
 
+def test_the_document_of_a_quick_version_names_no_verdict() -> None:
+    document = json.loads(
+        all_outcomes([made_up(FIGURES["table-schemes"], Scope(quick=True))], {"quick": True}, quick=True)
+    )
+    assert list(document) == ["about", "outcomes"]
+    assert set(document["outcomes"]["table-schemes"][0]) == {"claim", "panel", "evidence"}
+
+
 def test_the_report_has_a_section_with_command_picture_and_verdicts_for_each() -> None:
     done = [made_up(FIGURES[name], Scope(quick=True)) for name in ("fig-tau", "table-schemes")]
-    text = report(done, " --quick")
+    text = report(done, " --seeds 2")
     assert text.count("\n## ") == 2
-    assert "    codedfl paper fig-tau --quick\n" in text
+    assert "    codedfl paper fig-tau --seeds 2\n" in text
     assert text.count("figure.png") == 1
+    assert summary_markdown(done) in text.split("\n## ")[0]
     for each in done:
         for own in each.judgements:
             assert f"| {own.claim} | {own.panel} |" in text
+            assert f"| **{own.verdict}** |" in text
+
+
+def test_the_report_of_a_quick_version_gives_no_verdicts() -> None:
+    text = report([made_up(FIGURES["table-lambda"], Scope(quick=True))], " --quick", quick=True)
+    assert QUICK_ONLY in text
+    assert "    codedfl paper table-lambda --quick\n" in text
+    assert "| a smaller lambda pays more | contract | total reward falls as lambda grows: yes |" in text
+    assert not any(verdict in text for verdict in ("confirmed", "partly"))
 
 
 def test_the_report_shows_few_comparisons_and_counts_many() -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from codedfl.experiment import Comparison, run
 from codedfl.plotting import COLOURS, Clock, draw_curves
+from codedfl.plotting._curves import curves_figure
 from codedfl.schemes import SCHEMES
 from codedfl.training import Evaluation, RunResult
+from tests.plotting.pictures import assert_readable
 from tests.support import StopAfter, small_config
 
 
@@ -31,7 +33,7 @@ def draw(comparison: Comparison, clock: Clock = "training") -> bytes:
 def assert_picture(png: bytes) -> None:
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     assert png.endswith(b"IEND\xaeB`\x82")
-    assert struct.unpack(">II", png[16:24]) == (1200, 720)
+    assert struct.unpack(">II", png[16:24]) == (1350, 720)
 
 
 def with_curves(comparison: Comparison, change: Callable[[list[Evaluation]], list[Evaluation]]) -> Comparison:
@@ -105,3 +107,26 @@ def test_many_devices_and_a_title_with_dollars(tmp_path: Path, monkeypatch: pyte
     pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "y"]).to_csv(tmp_path / "a$\\q$.csv", index=False)
     config = small_config(data__dataset="a$\\q$.csv", data__target=["y"], data__devices=200, schemes=["scfl"])
     assert_picture(draw(run(config)))
+
+
+def test_names_are_beside_the_curves_which_have_a_dot_at_their_end(comparison: Comparison) -> None:
+    """Also if most end at the same score, or long before the others."""
+
+    def alike(curve: list[Evaluation]) -> list[Evaluation]:
+        return [replace(point, score=0.9) for point in curve]
+
+    twelve = replace(with_curves(comparison, alike), results=with_curves(comparison, alike).results * 2)
+    late = replace(comparison, results=(comparison.results[0], shifted(comparison.results[1], 100.0)))
+    for each in (comparison, twelve, late):
+        reference = each.evaluator.reference
+        figure = curves_figure(each.results, title="digits", metric="accuracy", reference=reference, clock="everything")
+        assert_readable(figure)
+        for line, result in zip(figure.axes[0].lines, each.results, strict=False):
+            assert line.get_markevery() == [-1]
+            assert np.asarray(line.get_xdata())[-1] == result.final.everything_charged_s
+            assert line.get_label() == f"{result.scheme.title} {result.final.score:.1%}"
+
+
+def shifted(result: RunResult, seconds: float) -> RunResult:
+    curve = [replace(point, everything_charged_s=point.everything_charged_s + seconds) for point in result.curve]
+    return replace(result, progress=replace(result.progress, curve=curve))

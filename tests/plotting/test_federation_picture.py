@@ -5,6 +5,7 @@ import pytest
 
 from codedfl.plotting import _federation as module
 from codedfl.plotting import draw_federation
+from tests.plotting.pictures import assert_readable
 
 ASKED = np.array([[True, True], [True, False], [True, True]])
 ARRIVED = np.array([[True, True], [True, False], [False, True]])
@@ -41,3 +42,11 @@ def test_cells_show_who_arrived_who_was_late_and_who_was_away(monkeypatch: pytes
     assert above.lines[0].get_xdata().tolist() == [1, 2, 3], "the zero model is left out"
     assert below.collections[0].get_array().tolist() == [[2, 2, 1], [2, 0, 2]]
     assert [label.get_text() for label in below.get_yticklabels()] == ["north", "east"]
+
+
+@pytest.mark.parametrize("devices", [1, 12])
+def test_names_and_legend_can_be_read(devices: int) -> None:
+    asked = np.ones((30, devices), np.bool_)
+    names = [f"the $very$ long name of device {i}" for i in range(devices)]
+    scores = np.linspace(0.1, 0.9, 31).tolist()
+    assert_readable(module.federation_figure(range(31), scores, "accuracy", names, asked, asked))

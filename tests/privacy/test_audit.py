@@ -62,7 +62,7 @@ def test_a_safe_upload_has_no_warning_and_its_numbers_are_those_of_the_accountan
             {"label_noise_variance": 0.0},
             "labels are coded without noise, so that the upload shows which classes it has",
         ),
-        ({"clip_norm": None}, "samples are not clipped, so that epsilon is unbounded"),
+        ({"clip_norm": None}, "samples are not clipped, so that epsilon has no bound"),
         (
             {"noise_variance": 0.1},
             "epsilon is above 10 for features and labels as uploaded and below it only in the sum",

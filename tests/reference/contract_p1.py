@@ -18,12 +18,12 @@ def q(noise_variance: float, h2: float, c: float) -> float:
     return 0.5 * math.log2(1 + c / (h2 + noise_variance))
 
 
-def q_inverse(epsilon: float, h2: float, c: float) -> float:
-    return c / (2 ** (2 * epsilon) - 1) - h2
+def q_inverse(bits: float, h2: float, c: float) -> float:
+    return c / (2 ** (2 * bits) - 1) - h2
 
 
-def q_inverse_slope(epsilon: float, c: float) -> float:
-    return -c * 2 * math.log(2) * 2 ** (2 * epsilon) / (2 ** (2 * epsilon) - 1) ** 2
+def q_inverse_slope(bits: float, c: float) -> float:
+    return -c * 2 * math.log(2) * 2 ** (2 * bits) / (2 ** (2 * bits) - 1) ** 2
 
 
 def solve_p1(
@@ -82,8 +82,8 @@ def solve_p2(
     def maximiser(block: list[int]) -> float:
         cap = min(caps[i] for i in block)
 
-        def slope(epsilon: float) -> float:
-            gains = sum(gamma_slope(q_inverse(epsilon, h2[i], c)) * q_inverse_slope(epsilon, c) for i in block)
+        def slope(bits: float) -> float:
+            gains = sum(gamma_slope(q_inverse(bits, h2[i], c)) * q_inverse_slope(bits, c) for i in block)
             return gains - weight * float(w[block].sum())
 
         return cap if slope(cap) >= 0 else float(brentq(slope, 1e-9 * cap, cap, xtol=1e-15, rtol=1e-14))

@@ -144,7 +144,7 @@ def test_only_schemes_with_steps_are_tuned(comparison: Comparison) -> None:
 
 def test_what_is_said_about_their_privacy(comparison: Comparison) -> None:
     exact = privacy_of(comparison["fed3r"], 1e-5)
-    assert exact["mi_dp"] == "unbounded: exact statistics"
+    assert exact["mi_dp"] == "no bound: exact statistics"
     assert {exact[name] for name in ("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum")} == {np.inf}
     assert privacy_of(comparison["momentum"], 1e-5)["mi_dp"] == "no coded upload"
     assert privacy_of(comparison["one-shot"], 1e-5)["mi_dp_bits"] == privacy_of(comparison["scfl"], 1e-5)["mi_dp_bits"]

@@ -40,8 +40,8 @@ def test_every_part_is_charged() -> None:
     assert cost.bits.tolist() == [32 * 15, 0, 32 * 15, 32 * 15]
     macs = [samples * n**2 / 2 + 2 * n**3 / 3 for samples in (7, 12, 5, 1)]
     assert cost.encoding_macs == pytest.approx(np.array(macs) * taking_part)
-    assert cost.encoding_s == pytest.approx(cost.encoding_macs / setting.fleet.mac_rate)
-    rate = setting.channel.mean_uplink_rate_bps(setting.fleet.transmit_power_dbm)
+    assert cost.encoding_s == pytest.approx(cost.encoding_macs / setting.fleet.columns()["mac_rate"])
+    rate = setting.channel.mean_uplink_rate_bps(setting.fleet.columns()["transmit_power_dbm"])
     assert cost.upload_s == pytest.approx(cost.bits / rate)
     assert cost.server_macs == pytest.approx(3 * n**3 / 3 + n**3 / 3)
     assert prepared.coded[0].noise_variance == pytest.approx(0.3)

@@ -28,8 +28,8 @@ def test_every_part_is_charged_with_devices_in_parallel() -> None:
     assert cost.bits == pytest.approx(32 * numbers)
     # The direct encoder multiplies G_i (c, l_i) with [X_i Y_i] (l_i, d + o).
     assert cost.encoding_macs == pytest.approx(setting.federation.samples * numbers)
-    assert cost.encoding_s == pytest.approx(cost.encoding_macs / setting.fleet.mac_rate)
-    rate = setting.channel.mean_uplink_rate_bps(setting.fleet.transmit_power_dbm)
+    assert cost.encoding_s == pytest.approx(cost.encoding_macs / setting.fleet.columns()["mac_rate"])
+    rate = setting.channel.mean_uplink_rate_bps(setting.fleet.columns()["transmit_power_dbm"])
     assert cost.upload_s == pytest.approx(32 * numbers / rate)
     assert cost.server_macs == 4 * numbers
     assert cost.total_s == pytest.approx(

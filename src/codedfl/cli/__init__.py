@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from codedfl.errors import InputError
+from codedfl.errors import InputError, InputListError
 
 LONGEST_SENTENCE = 360
 """Maximum length of an error message; the middle of a longer one is cut."""
@@ -32,7 +32,8 @@ def main() -> None:
         if sentence is None:
             raise
         if sentence:
-            print(f"codedfl: {_shortened(sentence)}", file=sys.stderr)
+            lines = sentence.splitlines() if isinstance(error, InputListError) else [sentence]
+            print(f"codedfl: {chr(10).join(map(_shortened, lines))}", file=sys.stderr)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -57,14 +58,15 @@ def _sentence(error: Exception) -> str | None:
         case UnicodeError():
             return f"text could not be read or written ({error}): use UTF-8."
     if isinstance(error, typer.BadParameter.__bases__):  # misused options: click's UsageError, or typer's copy of it
-        context, message = getattr(error, "ctx", None), getattr(error, "message", "") and _message(error)
+        context, message = getattr(error, "ctx", None), _message(error)
         return f"{message} See {context.command_path} --help." if message and context else message
     return None
 
 
 def _message(error: Exception) -> str:
+    """Return what is wrong as a sentence; nothing if help has been shown instead."""
     text = str(getattr(error, "format_message", error.__str__)())
-    return text if text.endswith((".", "?")) else f"{text}."
+    return text if text.endswith((".", "?")) or not text else f"{text}."
 
 
 def _shortened(text: str) -> str:

@@ -17,7 +17,8 @@ OF_SCHEMES = {"schemes": "--scheme", "privacy.epsilon": "--epsilon"}
 
 
 @configurable(
-    *("scheme", "dataset", "target", "devices", "coded_samples", "noise_variance", "label_noise_variance"),
+    *("scheme", "dataset", "target", "device_column", "drop", "task", "devices"),
+    *("coded_samples", "noise_variance", "label_noise_variance"),
     *("clip_norm", "epsilon", "delta", "threat_model", "label_bound", "seed", "data_dir"),
 )
 def audit(
@@ -42,7 +43,10 @@ def audit(
     out: Out = None,
     json_: Json = False,
 ) -> None:
-    """Audit every device's coded upload, or with --empirical what schemes claim: exit code 1 if a claim is refuted."""
+    """Audit every device's coded upload, or with --empirical what schemes claim: exit code 1 if a claim is refuted.
+
+    Example: codedfl audit --clip-norm 1 --label-noise-variance 0.1 --max-epsilon 8
+    """
     from codedfl._validation import require_fraction, require_positive
     from codedfl.errors import InputError
 
@@ -69,9 +73,9 @@ def audit(
 def _audit_uploads(
     settings: Settings, known_ratio: float, max_epsilon: float | None, out: Path | None, *, json_: bool
 ) -> None:
+    from codedfl._progress_display import ProgressDisplay
     from codedfl.cli.audit_tables import limit_sentence, print_audit
     from codedfl.cli.outputs import results_folder
-    from codedfl.cli.progress import ProgressDisplay
     from codedfl.experiment import run_audit, write_audit
 
     config = settings.load()
@@ -95,9 +99,9 @@ def _audit_uploads(
 
 
 def _audit_schemes(settings: Settings, canaries: int, confidence: float, out: Path | None, *, json_: bool) -> None:
+    from codedfl._progress_display import ProgressDisplay
     from codedfl.cli.audit_tables import print_empirical_audit, refuted_sentence
     from codedfl.cli.outputs import results_folder
-    from codedfl.cli.progress import ProgressDisplay
     from codedfl.experiment import run_empirical_audit, write_empirical_audit
 
     config = settings.load()

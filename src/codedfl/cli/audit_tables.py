@@ -31,7 +31,7 @@ def audit_table(audit: Audit) -> Table:
     table = new_table(
         f"{audit.experiment.config.data.dataset}: what coded uploads reveal",
         "MI-DP: bits per entry, Theorem 2 as printed and corrected for this data; epsilon: worst case at delta ="
-        f" {delta:g} for features and labels together, and in sum: if the server sees only the sum of uploads; unbounded: no"
+        f" {delta:g} for features and labels together, and in sum: if the server sees only the sum of uploads; no bound: no"
         " guarantee at all; labels: whether the upload shows all classes; attack: relative error of reconstruction (of guessing"
         " the mean)",
     )
@@ -72,9 +72,11 @@ def limit_sentence(audit: Audit) -> str:
     """Return the sentence that names the device furthest above ``max_epsilon``, its epsilon, and the fix."""
     worst = max(audit.exceeded, key=audit.epsilon_of)
     seen = "each upload" if audit.threat_model == "each-message" else "only the sum of uploads"
+    epsilon = audit.epsilon_of(worst)
+    how_much = "no bound on epsilon" if math.isinf(epsilon) else f"epsilon = {number(epsilon)}"
     return (
         f"{len(audit.exceeded)} of {len(audit.devices)} device(s) exceed --max-epsilon = {audit.max_epsilon:g} if the server sees"
-        f" {seen}, {shown_key(worst.name)} most, with epsilon = {number(audit.epsilon_of(worst))}: {_fix(audit, worst)}."
+        f" {seen}, {shown_key(worst.name)} most, with {how_much}: {_fix(audit, worst)}."
     )
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from codedfl.flower import FederationConfig
 
 federation = typer.Typer(
-    help="A real federation: a server and devices that connect to it over a network.", no_args_is_help=True
+    help="A real federation: a server and devices that connect to it over a network.\n\nExample: codedfl federation demo",
+    no_args_is_help=True,
 )
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.", show_default=False)]
@@ -68,13 +69,21 @@ def init(
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set any other field of federation.toml."),
     ] = None,
     insecure: Insecure = False,
+    json_: Json = False,
 ) -> None:
-    """Make the folder of a federation: configuration, certificates, and a folder with its own key for each device."""
+    """Make the folder of a federation: configuration, certificates, and a folder with its own key for each device.
+
+    Example: codedfl federation init clinics --sample public.csv --target diagnosis --device north --device south
+    """
     require_flower()
     from codedfl.flower import initialise, noiseless
 
     made = _configuration(sample, target or [], device or [], config, scheme, address, set_ or [])
     initialise(folder, made, hosts=host or [], insecure=insecure)
+    if json_:
+        made_of = {"devices": list(made.devices), "scheme": made.scheme, "encrypted": not insecure}
+        print(json.dumps({"folder": str(folder), **made_of, "upload_has_noise": not noiseless(made)}))
+        return
     console = Console()
     console.print(f"[bold]{folder}[/bold] is ready, with {len(made.devices)} device(s):")
     console.print(
@@ -139,13 +148,22 @@ def _configuration(
 
 @federation.command("add-device")
 def add_device(
-    folder: Folder, name: Annotated[str, typer.Argument(help="Name of the new device.", show_default=False)]
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Name of the new device.", show_default=False)],
+    json_: Json = False,
 ) -> None:
-    """Add a device before training begins: a key and a folder for it, and what the others need to know."""
+    """Add a device before training begins: a key and a folder for it, and what the others need to know.
+
+    Example: codedfl federation add-device clinics west
+    """
     require_flower()
     from codedfl.flower import add_device as add
 
     added = add(folder, name)
+    if json_:
+        copies = [{"file": str(file), "as": str(place)} for file, place in added.copies]
+        print(json.dumps({"folder": str(added.folder), "copies": copies}))
+        return
     console = Console()
     console.print(f"Carry {added.folder} to the device. Copy to the folder of every other device:")
     for file, place in added.copies:
@@ -154,13 +172,19 @@ def add_device(
 
 @federation.command()
 def server(folder: Folder, json_: Json = False) -> None:
-    """Run the server until training is complete; Ctrl-C stops it, and `resume` goes on."""
+    """Run the server until training is complete; Ctrl-C stops it, and `resume` goes on.
+
+    Example: codedfl federation server clinics
+    """
     _serve(folder, resume=False, json_=json_)
 
 
 @federation.command()
 def resume(folder: Folder, json_: Json = False) -> None:
-    """Continue a run from its last completed round; no device is asked to encode again."""
+    """Continue a run from its last completed round; no device is asked to encode again.
+
+    Example: codedfl federation resume clinics
+    """
     _serve(folder, resume=True, json_=json_)
 
 
@@ -189,7 +213,10 @@ def _serve(folder: Path, *, resume: bool, json_: bool) -> None:
 
 @federation.command()
 def client(folder: DeviceFolder) -> None:
-    """Connect a device to its server, and answer until stopped; it reconnects by itself."""
+    """Connect a device to its server, and answer until stopped; it reconnects by itself.
+
+    Example: codedfl federation client north
+    """
     require_flower()
     from codedfl.flower import connect
 
@@ -201,7 +228,10 @@ def client(folder: DeviceFolder) -> None:
 
 @federation.command()
 def status(folder: Folder, json_: Json = False) -> None:
-    """Show how far a federation is, and how its devices behave."""
+    """Show how far a federation is, and how its devices behave.
+
+    Example: codedfl federation status clinics --json
+    """
     from codedfl.cli.federation_tables import status_table
     from codedfl.flower import overview
 
@@ -214,7 +244,10 @@ def status(folder: Folder, json_: Json = False) -> None:
 
 @federation.command()
 def ledger(folder: DeviceFolder, json_: Json = False) -> None:
-    """Show everything that a device ever released; refuses a ledger that was altered."""
+    """Show everything that a device ever released; refuses a ledger that was altered.
+
+    Example: codedfl federation ledger north
+    """
     from codedfl.cli.federation_tables import ledger_table
     from codedfl.flower import read_ledger
 
@@ -235,7 +268,10 @@ def demo(
     insecure: Insecure = False,
     json_: Json = False,
 ) -> None:
-    """Run a complete federation on this machine: a server and four devices, one slow and one that dies and comes back."""
+    """Run a complete federation on this machine: a server and four devices, one slow and one that dies and comes back.
+
+    Example: codedfl federation demo --rounds 10
+    """
     require_flower()
     from codedfl.cli.federation_tables import EventPrinter, demo_table
     from codedfl.cli.outputs import results_folder

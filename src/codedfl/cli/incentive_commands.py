@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MOST_DEVICES = 100_000
 
-contract = typer.Typer(help="The contract that buys noise reduction: each device's privacy budget and reward.")
+contract = typer.Typer()
 
 DeviceCount = Annotated[int, typer.Option(help="Number of devices, with the sensitivities of the paper's table.")]
 DevicesFile = Annotated[
@@ -45,7 +45,10 @@ def design(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Design a contract: give --budget or --lambda."""
+    """Design the contract that buys noise reduction, each device's privacy budget and reward: give --budget or --lambda.
+
+    Example: codedfl contract --budget 100 --devices 20 --plot items.png
+    """
     if context.invoked_subcommand is not None:
         return
     from codedfl.cli.incentive_tables import contract_json, items_table
@@ -88,7 +91,10 @@ def design(
 
 @contract.command()
 def table(json_: Json = False) -> None:
-    """Print Table lambda of the paper for both mechanisms, next to the printed values."""
+    """Print Table lambda of the paper for both mechanisms, next to the printed values.
+
+    Example: codedfl contract table
+    """
     from codedfl.cli.incentive_tables import lambda_table
 
     shown, rows = lambda_table()
@@ -115,7 +121,10 @@ def stackelberg(
     coded_samples: CodedRows = 10_000,
     json_: Json = False,
 ) -> None:
-    """Solve the Stackelberg game that the contract is compared with: give --reward or --lambda."""
+    """Solve the Stackelberg game that the contract is compared with: give --reward or --lambda.
+
+    Example: codedfl stackelberg --reward 100
+    """
     from codedfl.cli.incentive_tables import items_table, stackelberg_json
     from codedfl.errors import InputError
     from codedfl.incentive import stackelberg_for_reward, stackelberg_for_weight

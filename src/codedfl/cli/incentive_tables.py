@@ -8,8 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from codedfl._plain import plain
 from codedfl.cli.tables import new_table
-from codedfl.experiment import plain
 from codedfl.incentive import Contract, StackelbergOutcome
 
 MOST_DEVICES = 60
@@ -60,7 +60,7 @@ def _totals(result: Contract | StackelbergOutcome) -> dict[str, Any]:
 
 
 def _items(result: Contract | StackelbergOutcome, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    columns = ("sensitivity", "epsilon", "noise_variance", "reward", "utility")
+    columns = ("sensitivity", "mi_dp_bits", "noise_variance", "reward", "utility")
     return [
         {"name": name, **{column: float(getattr(result, column)[i]) for column in columns}}
         for i, name in enumerate(names)
@@ -71,14 +71,14 @@ def items_table(values: dict[str, Any], title: str) -> Table:
     """Return a table of the items of a contract or a game, one row per device."""
     table = new_table(title)
     table.add_column("device")
-    for name in ("sensitivity", "epsilon, bits", "noise variance", "reward", "utility"):
+    for name in ("sensitivity", "MI-DP, bits", "noise variance", "reward", "utility"):
         table.add_column(name, justify="right", no_wrap=True)
     for item in values["items"][:MOST_DEVICES]:
         noise = item["noise_variance"]
         table.add_row(
             Text(item["name"]),
             f"{item['sensitivity']:.4g}",
-            f"{item['epsilon']:.4f}",
+            f"{item['mi_dp_bits']:.4f}",
             "stays out" if noise is None else f"{noise:.4g}",
             f"{item['reward']:.4f}",
             f"{item['utility']:.4f}",

@@ -22,6 +22,9 @@ KEYS: dict[str, tuple[str, Any]] = {
     "scheme": ("schemes", list[str]),
     "dataset": ("data.dataset", str),
     "target": ("data.target", list[str]),
+    "device_column": ("data.device_column", str),
+    "drop": ("data.drop", list[str]),
+    "task": ("data.task", str),
     "devices": ("data.devices", int),
     "rounds": ("training.rounds", int),
     "total_time": ("training.total_time_s", float),
@@ -40,6 +43,19 @@ KEYS: dict[str, tuple[str, Any]] = {
 }
 """Every option that sets a configuration field: its name, the field, and its type on the command line."""
 
+PANELS = {
+    "": "Schemes and seed",
+    "data": "Data",
+    "features": "Features",
+    "fleet": "Devices and channel",
+    "training": "Training",
+    "coding": "Coded upload",
+    "privacy": "Privacy",
+    "incentive": "Incentives",
+    "learning_rate": "Training",
+}
+"""Where help lists the options of each section."""
+
 NUMBER_OR_WORD = ("clip_norm",)
 """Options that are text on the command line because a word is possible instead of a number."""
 
@@ -49,10 +65,42 @@ DataDir = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in runs/")]
 
+
+def _complete_key(incomplete: str) -> list[str]:
+    """Return the fields that a shell offers after ``--set``."""
+    from codedfl.config import Config, Section
+
+    sections = {name: value for name, value in Config() if isinstance(value, Section)}
+    keys = [f"{name}.{field}=" for name, section in sections.items() for field in type(section).model_fields]
+    return [key for key in (*keys, "seed=") if key.startswith(incomplete)]
+
+
+def _complete_scheme(incomplete: str) -> list[str]:
+    from codedfl.schemes import SCHEMES
+
+    return [name for name in SCHEMES if name.startswith(incomplete)]
+
+
+def _complete_dataset(incomplete: str) -> list[str]:
+    """Return the named datasets and, as the shell does not complete files by itself here, the files and folders."""
+    from codedfl.data import list_datasets
+
+    files = [f"{path}/" if path.is_dir() else str(path) for path in sorted(Path().glob(f"{incomplete}*"))]
+    return [name for name in (*(status.name for status in list_datasets(None)), *files) if name.startswith(incomplete)]
+
+
+COMPLETIONS: dict[str, Callable[[str], list[str]]] = {"scheme": _complete_scheme, "dataset": _complete_dataset}
+"""What a shell offers for the values of options."""
+
 _File = Annotated[Path | None, typer.Argument(help="A TOML file; defaults are used without one.", show_default=False)]
 _Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set any other field; `codedfl config` lists them."),
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Set any other field; `codedfl config` lists them.",
+        autocompletion=_complete_key,
+    ),
 ]
 
 
@@ -113,13 +161,19 @@ def configurable(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
 
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         shared = [_parameter("config", _File)]
-        shared += [_parameter(name, Annotated[KEYS[name][1] | None, typer.Option()]) for name in names]
+        shared += [_parameter(name, Annotated[KEYS[name][1] | None, _option(name)]) for name in names]
         parameters = [*shared, *own, _parameter("set_", _Set)]
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
         return wrapped
 
     return decorate
+
+
+def _option(name: str) -> Any:
+    """Return an option of `KEYS`, in the panel of its section."""
+    section, _, _ = KEYS[name][0].rpartition(".")
+    return typer.Option(rich_help_panel=PANELS[section], autocompletion=COMPLETIONS.get(name))
 
 
 def _number_or_word(name: str, value: Any) -> Any:
@@ -146,8 +200,9 @@ class ConfigurableCommand(TyperCommand):
                 *sections, field = KEYS[parameter.name][0].split(".")
                 section: Any = getattr(Config(), sections[0]) if sections else Config()
                 text = str(type(section).model_fields[field].description)
-                parameter.help = f"{text[0].upper()}{text[1:]}."
-                parameter.show_default = _shown(getattr(section, field))  # type: ignore[attr-defined]
+                vars(parameter).update(
+                    help=f"{text[0].upper()}{text[1:]}.", show_default=_shown(getattr(section, field))
+                )
         super().format_help(*arguments)
 
 

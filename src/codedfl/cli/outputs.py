@@ -68,11 +68,12 @@ def require_writable(option: str, path: Path) -> None:
 
 
 def latest_run() -> Path:
-    """Return the latest run folder in ``runs/``; only those of ``codedfl run`` hold checkpoints."""
-    found = [file for file in RUNS.glob("*/config.toml") if (file.parent / "checkpoints").is_dir()]
+    """Return the latest run folder in ``runs/``, or that of several seeds; only those of ``codedfl run`` hold checkpoints."""
+    found = {file: file.parent for file in RUNS.glob("*/config.toml") if (file.parent / "checkpoints").is_dir()}
+    found |= {file: file.parent.parent for file in RUNS.glob("*/seed-*/config.toml")}
     if not found:
         raise InputError("--resume: there is no run in runs/ to continue; give its folder with --out.")
-    return max(found, key=lambda file: file.stat().st_mtime).parent
+    return found[max(found, key=lambda file: file.stat().st_mtime)]
 
 
 def _try_to_make(folder: Path) -> None:

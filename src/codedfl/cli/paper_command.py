@@ -27,7 +27,8 @@ def paper(
         list[str], typer.Argument(help="Names of figures and tables; `list` shows them, `all` selects all.")
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Run a reduced version on the embedded digits, in minutes.")
+        bool,
+        typer.Option("--quick", help="Run a reduced version on the embedded digits, in minutes; it gives no verdicts."),
     ] = False,
     seeds: Annotated[int, typer.Option(help="Number of repetitions, with seeds 0, 1, ...")] = 3,
     quirk: Annotated[
@@ -44,11 +45,14 @@ def paper(
     processes: Annotated[int, typer.Option(help="Number of parallel processes; 0 for one per core.")] = 0,
     json_: Json = False,
 ) -> None:
-    """Reproduce figures and tables of the paper and judge its claims about them."""
+    """Reproduce figures and tables of the paper and judge its claims about them.
+
+    Example: codedfl paper fig-tau --quick
+    """
     from codedfl.cli.outputs import results_folder
-    from codedfl.cli.paper_tables import verdicts_table
+    from codedfl.cli.paper_tables import claims_table
     from codedfl.files import write_atomically
-    from codedfl.paper import Cache, Executor, all_verdicts, report, reproduce
+    from codedfl.paper import QUICK_ONLY, Cache, Executor, all_outcomes, outcomes_name, report, reproduce
 
     if names == ["list"]:
         _list(json_)
@@ -64,17 +68,17 @@ def paper(
     )
     for each in done:
         each.write(folder / each.figure.name)
-    verdicts = all_verdicts(done, _about(scope, time.perf_counter() - began))
-    write_atomically(folder / "verdicts.json", verdicts)
-    options = f"{' --quick' if quick else ''}{f' --seeds {seeds}' if seeds != 3 else ''}"
-    write_atomically(
-        folder / "report.md", report(done, "".join([options, *(f" --quirk {name}" for name in quirk or [])]))
-    )
+    outcomes = all_outcomes(done, _about(scope, time.perf_counter() - began), quick=quick)
+    write_atomically(folder / f"{outcomes_name(quick)}.json", outcomes)
+    options = [" --quick"] * quick + [f" --seeds {seeds}"] * (seeds != 3) + [f" --quirk {name}" for name in quirk or []]
+    write_atomically(folder / "report.md", report(done, "".join(options), quick=quick))
     if json_:
-        print(verdicts, end="")
+        print(outcomes, end="")
         return
     console = Console()
-    console.print(verdicts_table(done))
+    console.print(claims_table(done, quick=quick))
+    if quick:
+        console.print(QUICK_ONLY.replace("`", ""), highlight=False)
     for each in done:
         picture = folder / each.figure.name / "figure.png"
         if picture.exists():
@@ -135,7 +139,7 @@ def _check_processes(processes: int) -> None:
 
 def _with_progress(work: Any, *, quiet: bool) -> Any:
     """Run the work with a progress display; Ctrl-C and SIGTERM stop it, with all finished runs in the cache."""
-    from codedfl.cli.progress import ProgressDisplay
+    from codedfl._progress_display import ProgressDisplay
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt

@@ -33,18 +33,25 @@ def quirks_table() -> Table:
     return table
 
 
-def verdicts_table(done: Sequence[Reproduction]) -> Table:
-    """Return a table of the verdicts on all claims, by figure."""
+def claims_table(done: Sequence[Reproduction], *, quick: bool = False) -> Table:
+    """Return a table of the verdicts on all claims, by figure.
+
+    Args:
+        done: the reproduced figures.
+        quick: whether runs were reduced; the table then counts comparisons and has no verdicts.
+    """
     table = new_table(
-        "claims of the paper", "h/f/o: comparisons that hold, fail or are open, by their 95% interval over seeds"
+        "comparisons in the quick version" if quick else "claims of the paper",
+        "h/f/o: comparisons that hold, fail or are open, by their 95% interval over seeds",
     )
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("h/f/o", no_wrap=True)
-    table.add_column("panel", no_wrap=True)
-    table.add_column("claim")
+    columns = ("verdict", "h/f/o", "panel")[1 if quick else 0 :]
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    table.add_column("compared" if quick else "claim")
     for each in done:
-        table.add_row(Text(each.figure.name, style="bold"), "", "", Text(each.figure.place, style="bold"))
+        name, place = (Text(text, style="bold") for text in (each.figure.name, each.figure.place))
+        table.add_row(name, *("" for _ in columns[1:]), place)
         for judgement in each.judgements:
-            verdict = Text(judgement.verdict, style=STYLES[judgement.verdict])
-            table.add_row(verdict, judgement.findings, judgement.panel, Text(judgement.claim))
+            verdict = [] if quick else [Text(judgement.verdict, style=STYLES[judgement.verdict])]
+            table.add_row(*verdict, judgement.findings, judgement.panel, Text(judgement.claim))
     return table

@@ -13,7 +13,7 @@ from codedfl.cli.options import Json, Settings, configurable
 
 
 @configurable(
-    *("scheme", "dataset", "target", "devices", "tau"),
+    *("scheme", "dataset", "target", "device_column", "drop", "task", "devices", "tau"),
     *("coded_samples", "noise_variance", "clip_norm", "seed", "data_dir", "trace"),
 )
 def plan(
@@ -35,10 +35,13 @@ def plan(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Predict which scheme reaches a target first, and why not the others, without training."""
+    """Predict which scheme reaches a target first, and why not the others, without training.
+
+    Example: codedfl plan --within 1 --out plan.toml
+    """
+    from codedfl._progress_display import ProgressDisplay
     from codedfl.cli.outputs import require_writable
     from codedfl.cli.plan_tables import print_plan
-    from codedfl.cli.progress import ProgressDisplay
     from codedfl.errors import InputError
     from codedfl.files import write_atomically
     from codedfl.planning import Target, make_plan, plan_to_toml

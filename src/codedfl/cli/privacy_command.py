@@ -56,10 +56,12 @@ def privacy(
     """Compute the privacy budget of a coded upload: give three of --coded-samples, --noise-variance, --epsilon, --delta.
 
     With --updates: that of private updates, and of an upload besides; give --delta and --epsilon or --noise-multiplier.
+
+    Example: codedfl privacy --coded-samples 1000 --epsilon 4 --delta 1e-5
     """
+    from codedfl._plain import plain
     from codedfl.cli.budget_table import budget_table, updates_table
     from codedfl.errors import InputError
-    from codedfl.experiment import plain
     from codedfl.privacy import PrivacyAccountant
 
     if updates is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,16 +17,21 @@ from codedfl.cli.options import Json, Out, Settings, configurable
 if TYPE_CHECKING:
     from codedfl.experiment import Comparison, RunFolder
     from codedfl.planning import Outcome, Promise
+    from codedfl.tracking import Tracker
 
 
 @configurable(
-    *("scheme", "dataset", "target", "devices", "rounds", "total_time", "tau"),
+    *("scheme", "dataset", "target", "device_column", "drop", "task", "devices", "rounds", "total_time", "tau"),
     *("epsilon", "delta", "threat_model", "label_bound", "coded_samples", "noise_variance", "clip_norm"),
     *("seed", "data_dir", "trace"),
 )
 def run(
     settings: Settings,
     *,
+    seeds: Annotated[
+        int,
+        typer.Option(help="Repeat everything under this many seeds, from --seed on; the table then has intervals."),
+    ] = 1,
     out: Out = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out, or the latest run in runs/.")
@@ -39,13 +45,23 @@ def run(
             help="Run a plan that `codedfl plan --out` wrote, and hold it against the outcome.", show_default=False
         ),
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND:WHERE",
+            help="Record the run elsewhere as well, as mlflow:URI or tensorboard:FOLDER; may be repeated.",
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Train schemes in the same setting; print a table and write a run folder with a picture."""
+    """Train schemes in the same setting; print a table and a verdict, and write a run folder with a picture.
+
+    Example: codedfl run --scheme fedavg --scheme ccfl --set fleet.straggler_ratio=0.5
+    """
     from codedfl.cli.outputs import discard_empty_runs, latest_run, require_writable, results_folder
     from codedfl.cli.tables import print_comparison
     from codedfl.errors import InputError
-    from codedfl.experiment import RunFolder, summarise
+    from codedfl.experiment import RunFolder, create_seed_folders, reopen_seed_folders, seed_configs, summarise
 
     promise = None
     if plan is not None:
@@ -59,18 +75,36 @@ def run(
         raise InputError("--rounds and --total-time exclude each other: give one of them.")
     if record_trace is not None:
         require_writable("--record-trace", record_trace)
+    if seeds != 1 and (plan is not None or record_trace is not None):
+        raise InputError("--plan and --record-trace are about a single run: leave out --seeds.")
+    trackers = _trackers(track or ())
     if resume:
-        if not settings.empty:
+        if not settings.empty or seeds != 1:
             raise InputError(
-                "--resume takes the configuration from the run folder: give only --out, --record-trace and --json with it."
+                "--resume takes configuration and seeds from the run folder: give only --out, --record-trace, --track and --json"
+                " with it."
             )
-        folder = RunFolder.reopen(out or latest_run())
+        path = out or latest_run()
+        several = reopen_seed_folders(path)
+        if not several:
+            folder = RunFolder.reopen(path)
+        elif record_trace is not None:
+            raise InputError(f"--record-trace is about a single run, but {path} holds several: leave it out.")
     else:
         config = settings.load()
+        seed_configs(config, seeds)
         if_full = "add --resume to continue the run in it, or give another --out"
-        folder = RunFolder.create(results_folder(out, config.data.dataset, if_full=if_full), config)
+        path = results_folder(out, config.data.dataset, if_full=if_full)
+        several = create_seed_folders(path, config, seeds) if seeds > 1 else []
+        if not several:
+            folder = RunFolder.create(path, config)
+    if several:
+        from codedfl.cli.seed_runs import run_several
+
+        run_several(path, several, settings, trackers, new=not resume, json_=json_)
+        return
     try:
-        comparison = _train(folder, settings, quiet=json_)
+        comparison = _train(folder, settings, trackers, quiet=json_)
     except Exception:
         if not resume:
             folder.discard_unused()
@@ -104,13 +138,18 @@ def _outcome(promise: Promise | None, comparison: Comparison) -> Outcome | None:
     return outcome_of(promise, comparison[promise.scheme], comparison.evaluator)
 
 
-def _train(folder: RunFolder, settings: Settings, *, quiet: bool) -> Comparison:
-    """Run with a live display on standard error; Ctrl-C ends it after the current round."""
-    from codedfl.cli.progress import ProgressDisplay
+def _train(folder: RunFolder, settings: Settings, trackers: Sequence[Tracker], *, quiet: bool) -> Comparison:
+    from codedfl.cli.live import live_training
     from codedfl.experiment import run as run_comparison
-    from codedfl.training import StopOnInterrupt
 
-    stop = StopOnInterrupt()
-    with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not quiet) as display:
+    with live_training(trackers, quiet=quiet) as (display, callbacks):
         settings.tell_preset(display)
-        return run_comparison(folder.config, folder=folder, progress=display, callbacks=(stop,))
+        return run_comparison(folder.config, folder=folder, progress=display, callbacks=callbacks)
+
+
+def _trackers(given: Sequence[str]) -> list[Tracker]:
+    if not given:
+        return []
+    from codedfl.tracking import tracker_from
+
+    return [tracker_from(text) for text in given]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from shlex import quote
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from codedfl._messages import number
+from codedfl.cli.plugin_command import broken_schemes, usable_schemes
 from codedfl.data import DatasetStatus, DeviceSummary
-from codedfl.experiment import SHARES, Comparison, notes_on, privacy_of, time_to_share
+from codedfl.experiment import SHARES, Comparison, Verdict, notes_on, privacy_of, time_to_share, verdict
+from codedfl.fleet import Fleet
 from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
 from codedfl.training import RunResult
 
 MOST_DEVICES = 40
 """Maximum number of devices listed."""
+
+FLEET_COLUMNS = {"transmit_power_dbm": "power dBm", "mean_s": "mean s", "p95_s": "95% s"}
+"""What a table of devices shows of a fleet, and how it calls it."""
 
 
 def new_table(title: str | None = None, caption: str | None = None, *, header: bool = True) -> Table:
@@ -37,18 +44,29 @@ def new_table(title: str | None = None, caption: str | None = None, *, header: b
 
 
 def print_comparison(comparison: Comparison, folder: Path, console: Console) -> None:
-    """Print the devices and their data, the results, and the notes."""
+    """Print the devices and their data, the results, the notes, and the verdict."""
     console.print(devices_table(comparison))
     if comparison.results:
         console.print(results_table(comparison))
     for note in notes_on(comparison):
         console.print(Text("note: ", style="yellow").append(note, style="default"))
+    if comparison.results and not comparison.interrupted:
+        print_verdict(verdict(comparison), console)
     if comparison.interrupted:
         resume = f"codedfl run --resume --out {quote(str(folder))}"
         console.print(Text(f"stopped early; continue with: {resume}"), soft_wrap=True)
     if comparison.results:
         console.print(Text(f"picture: {folder / 'curves.png'}"), soft_wrap=True)
     console.print(Text(f"results: {folder}"), soft_wrap=True)
+
+
+def print_verdict(found: Verdict, console: Console) -> None:
+    """Print a verdict, one sentence below the other."""
+    console.print(Text("verdict", style="bold"))
+    sentences = Table.grid(padding=(0, 1, 0, 0))
+    for sentence in found.sentences:
+        sentences.add_row("-", Text(sentence))
+    console.print(sentences)
 
 
 def results_table(comparison: Comparison) -> Table:
@@ -85,11 +103,16 @@ def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
         result.scheme.title,
         f"{final.score:.4f}" if _usable(result) else "diverged",
         *([] if private else arrivals),
-        f"{final.bytes_up / 1e6:.1f}",
+        _rounded(final.bytes_up / 1e6),
         f"{final.everything_charged_s:.0f}",
         *_privacy_cells(comparison, result),
-        f"{result.progress.wall_time_s:.1f}",
+        _rounded(result.progress.wall_time_s),
     ]
+
+
+def _rounded(value: float) -> str:
+    """Return a number with one decimal, unless it is too long for that."""
+    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
 
 
 def _privacy_cells(comparison: Comparison, result: RunResult) -> list[str]:
@@ -98,7 +121,7 @@ def _privacy_cells(comparison: Comparison, result: RunResult) -> list[str]:
         statement = comparison.privacy(result.scheme.name)
         return [number(statement["epsilon"]), statement["covers"]]
     bits = privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
-    return ["-" if bits is None else f"{bits:.2f}"]
+    return ["-" if bits is None else f"{bits:.2f}" if math.isfinite(bits) else number(bits)]
 
 
 def _usable(result: RunResult) -> bool:
@@ -114,22 +137,26 @@ def devices_table(comparison: Comparison) -> Table:
     setting = comparison.setting
     probability = setting.timing().arrival_probability(1)
     summaries = setting.federation.describe()
-    table = new_table(f"devices ({setting.channel.bandwidth_hz / 1e3:.1f} kHz each)")
+    radio = isinstance(setting.fleet, Fleet)
+    title = f"{setting.channel.bandwidth_hz / 1e3:.1f} kHz each" if radio else f"rounds of {setting.deadline_s:g} s"
+    described = {name: values for name, values in setting.fleet.columns().items() if name in FLEET_COLUMNS}
+    table = new_table(f"devices ({title})")
     table.add_column("device")
     table.add_column("samples", justify="right")
     table.add_column("classes: samples" if setting.federation.task == "classification" else "")
-    table.add_column("power dBm", justify="right")
+    for name in described:
+        table.add_column(FLEET_COLUMNS[name], justify="right")
     table.add_column("arrives", justify="right")
     for i, device in enumerate(summaries[:MOST_DEVICES]):
         table.add_row(
             Text(device.name),
             str(device.samples),
             Text(_classes(device)),
-            f"{setting.fleet.transmit_power_dbm[i]:.1f}",
+            *(f"{values[i]:.1f}" for values in described.values()),
             f"{probability[i]:.2f}",
         )
     if len(summaries) > MOST_DEVICES:
-        table.add_row(f"and {len(summaries) - MOST_DEVICES} more", "", "", "", "")
+        table.add_row(f"and {len(summaries) - MOST_DEVICES} more")
     return table
 
 
@@ -146,14 +173,31 @@ def datasets_table(found: Iterable[DatasetStatus]) -> Table:
     for status in found:
         available = Text("yes", style="green") if status.available else Text("no", style="red")
         where = status.location if status.available else f"{status.location}: {status.hint}"
-        table.add_row(status.name, available, Text(where), status.description)
+        what = f"{status.description} (from {status.package})" if status.package else status.description
+        table.add_row(status.name, available, Text(where), Text(what))
     return table
 
 
+def schemes_json() -> list[dict[str, str]]:
+    """Return Table I of the paper as plain text, one dictionary per scheme, with the package of those that plug-ins offer."""
+    keys = [name.replace(", ", "_").replace(" ", "_") for name in COLUMNS]
+    packages = dict.fromkeys(SCHEMES, "") | usable_schemes()
+    return [
+        {
+            "title": make_scheme(name).title,
+            **dict(zip(keys, (cell.strip("`") for cell in describe(make_scheme(name))), strict=True)),
+            "package": package,
+        }
+        for name, package in packages.items()
+    ]
+
+
 def schemes_table() -> Table:
-    """Return Table I of the paper, generated from the code."""
-    rows = [[cell.strip("`") for cell in describe(make_scheme(name))] for name in SCHEMES]
-    table = new_table()
+    """Return Table I of the paper, generated from the code, and what plug-ins add to it."""
+    from_plugins = usable_schemes()
+    rows = [[cell.strip("`") for cell in describe(make_scheme(name))] for name in (*SCHEMES, *from_plugins)]
+    remarks = [f"{name} comes from {package}" for name, package in from_plugins.items()] + broken_schemes()
+    table = new_table(caption=escape("; ".join(remarks)) or None)
     table.padding = 0  # seven columns of words leave no room for more than a space between them
     for name, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True):
         longest_word = max(len(word) for cell in (name, *cells) for word in cell.split())

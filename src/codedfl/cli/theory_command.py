@@ -16,7 +16,8 @@ MOST_DRAWS = 10_000_000
 
 
 @configurable(
-    *("dataset", "target", "devices", "rounds", "tau", "coded_samples", "noise_variance", "seed", "data_dir"),
+    *("dataset", "target", "device_column", "drop", "task", "devices"),
+    *("rounds", "tau", "coded_samples", "noise_variance", "seed", "data_dir"),
 )
 def theory(
     settings: Settings,
@@ -36,10 +37,13 @@ def theory(
     out: Out = None,
     json_: Json = False,
 ) -> None:
-    """Train SCFL and compare it with the theory: bounds by term, exact variance, limit of training, cost of privacy."""
+    """Train SCFL and compare it with the theory: bounds by term, exact variance, limit of training, cost of privacy.
+
+    Example: codedfl theory --noise-variance 0.5 --rounds 200
+    """
+    from codedfl._progress_display import ProgressDisplay
     from codedfl._validation import require_positive
     from codedfl.cli.outputs import results_folder
-    from codedfl.cli.progress import ProgressDisplay
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
     from codedfl.experiment import run_theory, write_theory
     from codedfl.training import StopOnInterrupt

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding._gram import Rows
 from codedfl.identity import ByObject
@@ -30,8 +31,8 @@ class FactorOf:
     effective_rows: float
 
 
-@dataclass(frozen=True, eq=False)
-class CodedData(ByObject):
+@dataclass(frozen=True, eq=False, repr=False)
+class CodedData(ShortRepr, ByObject):
     """A coded dataset, of one device or summed over devices: its rows, or a triangle with the same second moments.
 
     ``X~^T X~ / c``, ``X~^T Y~ / c`` and so full-batch gradients have the same formula for both, with ``c = coded_samples``.

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
@@ -25,8 +26,8 @@ SMALLEST_PIVOT = 1e-6
 """A Cholesky pivot below this (of columns scaled to one) counts as zero, and so does an eigenvalue below its square."""
 
 
-@dataclass(frozen=True)
-class Rows:
+@dataclass(frozen=True, repr=False)
+class Rows(ShortRepr):
     """Rows ``(X, Y)``, each multiplied by its weight if weights are given.
 
     Args:
@@ -81,8 +82,8 @@ class Rows:
             yield Rows(self.features[rows], self.labels[rows], weights)
 
 
-@dataclass(frozen=True)
-class Gram:
+@dataclass(frozen=True, repr=False)
+class Gram(ShortRepr):
     """The Gram matrix ``[X Y]^T [X Y]`` in float64.
 
     Args:

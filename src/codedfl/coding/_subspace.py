@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding._encoder import gaussian
 from codedfl.coding._gram import Rows
@@ -23,8 +24,8 @@ from codedfl.streams import Streams
 from codedfl.typing import FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class SubspaceSketch(ByObject):
+@dataclass(frozen=True, eq=False, repr=False)
+class SubspaceSketch(ShortRepr, ByObject):
     """The sketches of all devices, kept apart.
 
     Args:

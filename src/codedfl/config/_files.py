@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -20,7 +20,7 @@ from codedfl.errors import InputError
 SectionT = TypeVar("SectionT", bound=Section)
 
 Overrides = Mapping[str, Any] | Sequence[tuple[str, Any]]
-"""Values by ``section.key``: a mapping, or pairs of which later ones win."""
+"""Values by ``section.key``, or nested by section: a mapping, or pairs of which later ones win."""
 
 
 def load_config(path: str | Path | None = None, overrides: Overrides = ()) -> Config:
@@ -28,7 +28,7 @@ def load_config(path: str | Path | None = None, overrides: Overrides = ()) -> Co
 
     Args:
         path: a TOML file; None for the defaults.
-        overrides: values by ``section.key``, as a mapping or as pairs.
+        overrides: values by ``section.key``, or nested by section, as a mapping or as pairs.
 
     Raises:
         InputError: for a file that cannot be read, an unknown key or a value out of range.
@@ -36,6 +36,8 @@ def load_config(path: str | Path | None = None, overrides: Overrides = ()) -> Co
     Example:
         >>> load_config(overrides={"coding.noise_variance": 0.5}).coding.noise_variance
         0.5
+        >>> load_config(overrides={"training": {"rounds": 5}, "data.devices": 7})
+        Config(data=DataConfig(devices=7), training=TrainingConfig(rounds=5))
         >>> load_config(overrides={"data.dataset": "mnist", "training.deadline_s": 5}).features.dimension
         2000
         >>> load_config(overrides={"coding.code_samples": 0.5})
@@ -52,7 +54,7 @@ def load_with_preset(path: str | Path | None = None, overrides: Overrides = ()) 
         The configuration, and by ``section.key`` those values of the preset that neither the file nor an override sets.
     """
     values = read_toml(path) if path is not None else {}
-    for key, value in overrides.items() if isinstance(overrides, Mapping) else overrides:
+    for key, value in _flat(overrides.items() if isinstance(overrides, Mapping) else overrides):
         _assign(values, key, value)
     data = values.get("data")
     dataset = data.get("dataset") if isinstance(data, dict) else None
@@ -114,6 +116,16 @@ def to_toml(config: Config, *, comments: bool = True) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _flat(pairs: Iterable[tuple[Any, Any]], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield values by ``section.key``, whether they are nested or not; paths become text."""
+    for key, value in pairs:
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value.items(), f"{name}.")
+        else:
+            yield name, str(value) if isinstance(value, PurePath) else value
+
+
 def _is_open(values: Mapping[str, Any], key: str) -> bool:
     """Whether a field can be set: nothing has set it, and its section, if given, is one."""
     section, field = key.split(".")
@@ -122,11 +134,13 @@ def _is_open(values: Mapping[str, Any], key: str) -> bool:
 
 
 def _assign(values: dict[str, Any], key: str, value: Any) -> None:
-    *parents, last = key.split(".")
+    *parents, last = key.split(".", 2)  # columns of tables, the third part of data.bounds, may have dots in their names
     for parent in parents:
         values = values.setdefault(parent, {})
         if not isinstance(values, dict):
             raise InputError(
                 f"{shown_key(key)}: {shown_key(parent)} is a value, not a section; `codedfl config` lists all keys."
             )
+    if isinstance(value, Mapping) and isinstance(values.get(last), dict):
+        return  # an empty section changes nothing
     values[last] = deepcopy(value)  # later assignments below it must not change the caller's value

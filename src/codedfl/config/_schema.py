@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from codedfl._messages import no_such_key
+from codedfl.config._column_options import check_bounds, check_categories
 from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
 from codedfl.errors import InputError
 from codedfl.identity import NOT_IDENTITY
-from codedfl.schemes import DEFAULT_SCHEMES, PRIVATE_SCHEMES, SCHEMES, make_scheme
+from codedfl.schemes import DEFAULT_SCHEMES, PRIVATE_SCHEMES, SCHEMES, make_scheme, scheme_names
 from codedfl.streams import MAX_SEED
 
 
@@ -49,6 +51,13 @@ class Section(BaseModel):
             raise PydanticCustomError("bool", "true or false where it is not possible")
         return value
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield the fields that differ from their defaults, for ``repr``; `to_toml` writes all."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if field.is_required() or value != field.get_default(call_default_factory=True):
+                yield name, value
+
 
 class DataConfig(Section):
     """The data, and its partition over devices."""
@@ -67,6 +76,15 @@ class DataConfig(Section):
     )
     device_column: Text = Field("", description="own files: column that names the device of each row")
     drop: tuple[Text, ...] = Field((), description="own files: columns to leave out")
+    bounds: dict[Text, tuple[Finite | Text, Finite | Text]] = Field(
+        {},
+        description="own tables: columns of numbers or dates to clip to [low, high] and scale to [-1, 1]; bounds known without"
+        " the data make sure that nothing about the column is learnt from it",
+    )
+    categories: dict[Text, tuple[Text, ...]] = Field(
+        {},
+        description="own tables: columns of categories, with a list of them known without the data, or [] to learn them from it",
+    )
     task: Literal["auto", "classification", "regression"] = Field(
         "auto", description="own files: auto infers it from the target (numbers: regression, words: classification)"
     )
@@ -80,6 +98,27 @@ class DataConfig(Section):
         0.5, description="concentration of the dirichlet partition; smaller is more uneven"
     )
     devices: Count = Field(20, description="number of devices N (a partition by column sets it itself)")
+
+    @field_validator("bounds", mode="before")
+    @classmethod
+    def _two_ends(cls, given: Any) -> Any:
+        """Check bounds, and turn dates of TOML into text."""
+        return check_bounds(given)
+
+    @field_validator("categories", mode="before")
+    @classmethod
+    def _words(cls, given: Any) -> Any:
+        """Check categories, and turn numbers into text."""
+        return check_categories(given)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> DataConfig:
+        for name in self.bounds:
+            if name in self.categories:
+                raise InputError(
+                    f"the column {name!r} is in data.bounds and in data.categories: name it in one of them."
+                )
+        return self
 
 
 class FeaturesConfig(Section):
@@ -108,10 +147,13 @@ class FleetConfig(Section):
 
     file: Text = Field(
         "",
-        description="CSV with mac_rate and transmit_power_dbm (and optionally name) of each device, instead of a draw",
+        description="CSV or Parquet file that describes the devices, instead of a draw: mac_rate and transmit_power_dbm, or"
+        " arrival_probability, or mean_s and p95_s, or a recording of round, device, seconds; or a fleet of a plug-in",
     )
     trace: Text = Field(
-        "", description="file with the arrivals of an earlier run, to replay them instead of drawing new ones"
+        "",
+        description="file with the arrivals of an earlier run, to replay them instead of drawing new ones; or a recording of"
+        " round, device, seconds",
     )
     mac_rate: Positive = Field(1_536_000.0, description="MAC per second of each device, before its factor")
     mac_rate_factor: tuple[Positive, Positive] = Field((0.8, 1.0), description="range of that factor, drawn uniformly")
@@ -243,6 +285,8 @@ class Config(Section):
     Example:
         >>> Config().training.local_steps
         5
+        >>> Config(seed=1, coding={"coded_samples": 50})
+        Config(seed=1, coding=CodingConfig(coded_samples=50))
         >>> Config(seed=1, training={"local_steps": 3}).training.local_steps
         3
     """
@@ -260,6 +304,16 @@ class Config(Section):
     options: dict[str, dict[str, Any]] = Field(
         {}, validate_default=True, description="options of individual schemes; omitted ones have their defaults"
     )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield the fields that differ from their defaults, and of the options those that do."""
+        yield from ((name, value) for name, value in super().__repr_args__() if name != "options")
+        options = {
+            scheme: {name: value for name, value in own.items() if value != option_defaults(scheme)[name]}
+            for scheme, own in self.options.items()
+        }
+        if changed := {scheme: own for scheme, own in options.items() if own}:
+            yield "options", changed
 
     @model_validator(mode="before")
     @classmethod
@@ -284,11 +338,13 @@ class Config(Section):
 
     @field_validator("options")
     @classmethod
-    def _resolve_options(cls, given: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _resolve_options(cls, given: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
         """Check the options of each scheme and fill in defaults, so that a configuration holds all that determines a run."""
         for scheme in given:
-            if scheme not in SCHEMES:
-                raise InputError(no_such_key("options.", scheme, SCHEMES))
+            if scheme not in SCHEMES and scheme not in scheme_names():
+                raise InputError(no_such_key("options.", scheme, scheme_names()))
             check_options(scheme, given[scheme])
-        resolved = {scheme: option_defaults(scheme) | given.get(scheme, {}) for scheme in SCHEMES}
+        of_plugins = (*info.data.get("schemes", ()), *given)
+        known = dict.fromkeys((*SCHEMES, *of_plugins))
+        resolved = {scheme: option_defaults(scheme) | given.get(scheme, {}) for scheme in known}
         return {scheme: options for scheme, options in resolved.items() if options}

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from codedfl._messages import no_such_key
 from codedfl.errors import InputError
-from codedfl.schemes import SCHEMES, make_scheme
+from codedfl.schemes import make_scheme, scheme_builder
 
 MAX_COUNT = 10**9
 """The largest count: larger ones are typing errors, or overflow."""
@@ -28,7 +28,7 @@ def option_defaults(scheme: str) -> dict[str, Any]:
 @cache
 def _defaults(scheme: str) -> Mapping[str, Any]:
     """Read the defaults from the signature, which takes a while."""
-    return {name: item.default for name, item in inspect.signature(SCHEMES[scheme]).parameters.items()}
+    return {name: item.default for name, item in inspect.signature(scheme_builder(scheme)).parameters.items()}
 
 
 def option_descriptions(scheme: str) -> dict[str, str]:
@@ -38,8 +38,14 @@ def option_descriptions(scheme: str) -> dict[str, str]:
         >>> option_descriptions("scfl")["device_weight"]
         'share of the devices in the update; the paper has 1/2'
     """
-    hints = get_type_hints(SCHEMES[scheme], include_extras=True)
-    return {name: hints[name].__metadata__[0].description for name in option_defaults(scheme)}
+    hints = get_type_hints(scheme_builder(scheme), include_extras=True)
+    return {name: _description(hints.get(name)) for name in option_defaults(scheme)}
+
+
+def _description(hint: Any) -> str:
+    """Return the description in an annotation; plug-ins may lack one."""
+    described = (getattr(item, "description", None) for item in getattr(hint, "__metadata__", ()))
+    return next((text for text in described if text), "no description")
 
 
 def check_options(scheme: str, options: Mapping[str, Any]) -> None:

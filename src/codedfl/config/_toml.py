@@ -72,5 +72,7 @@ def _field_lines(section: Section, names: Iterable[str], comments: bool) -> list
 
 
 def _toml(value: object) -> str:
-    """Write a value as JSON, which is TOML except for one character that TOML wants escaped."""
+    """Write a value as JSON, which is TOML except for objects, and for one character that TOML wants escaped."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

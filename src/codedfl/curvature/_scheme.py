@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl.curvature._memory import DeviceMemory
 from codedfl.curvature._model import KEPT_SHARE, CurvatureModel
 from codedfl.curvature._upload import FactorUpload, SubspaceUpload
@@ -32,8 +33,8 @@ MOMENTUM_SHARE = 0.1
 """Without a memory per device, the weight of a new gradient in the running mean of all: momentum 0.9."""
 
 
-@dataclass(frozen=True)
-class CurvatureState:
+@dataclass(frozen=True, repr=False)
+class CurvatureState(ShortRepr):
     """Everything that the server keeps between rounds.
 
     Args:

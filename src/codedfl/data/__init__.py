@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from codedfl.data._column import Column
 from codedfl.data._dataset import Dataset, Task, require_targets
 from codedfl.data._features import FeatureMap, MapKind, Scaling, fit_feature_map
 from codedfl.data._federation import DeviceSummary, Federation, build_federation
-from codedfl.data._loading import is_file_name, load_dataset
+from codedfl.data._fitting import fit_preprocessing
+from codedfl.data._loading import load_dataset
 from codedfl.data._memmap import is_federation_folder, open_federation, save_federation
 from codedfl.data._npz import read_npz_tables
+from codedfl.data._own_files import is_file_name, read_numeric_table
 from codedfl.data._partition import (
     Partition,
     PartitionKind,
@@ -17,11 +20,14 @@ from codedfl.data._partition import (
     partition_iid,
     partition_shards,
 )
-from codedfl.data._registry import DatasetStatus, list_datasets
-from codedfl.data._tabular import Columns, Table, read_frame
-from codedfl.data._targets import TargetEncoding, TaskChoice
+from codedfl.data._preprocessing import Preprocessing
+from codedfl.data._raw_tables import Columns, read_table, table_columns
+from codedfl.data._registry import DatasetStatus, dataset_names, is_plugin_dataset, list_datasets
+from codedfl.data._tabular import Table, read_frame
+from codedfl.data._targets import TargetEncoding, TaskChoice, fit_targets
 
 __all__ = [
+    "Column",
     "Columns",
     "Dataset",
     "DatasetStatus",
@@ -31,15 +37,20 @@ __all__ = [
     "MapKind",
     "Partition",
     "PartitionKind",
+    "Preprocessing",
     "Scaling",
     "Table",
     "TargetEncoding",
     "Task",
     "TaskChoice",
     "build_federation",
+    "dataset_names",
     "fit_feature_map",
+    "fit_preprocessing",
+    "fit_targets",
     "is_federation_folder",
     "is_file_name",
+    "is_plugin_dataset",
     "list_datasets",
     "load_dataset",
     "open_federation",
@@ -50,6 +61,9 @@ __all__ = [
     "partition_shards",
     "read_frame",
     "read_npz_tables",
+    "read_numeric_table",
+    "read_table",
     "require_targets",
     "save_federation",
+    "table_columns",
 ]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from codedfl._messages import shown
 from codedfl._validation import require_finite
+from codedfl.data._preprocessing import Preprocessing
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray, IntArray, row_blocks
 
@@ -34,10 +35,14 @@ class Dataset:
         target_names: names of the classes, or of the outputs of a regression.
         feature_names: names of the raw inputs.
         devices: device of each training row, if the data names it.
+        preprocessing: how the raw inputs came from the columns of a table; None for data that was numeric from the start.
+        remarks: what the user should know about the data, one sentence each.
 
     Example:
         >>> X, Y = np.zeros((4, 2), np.float32), one_hot(np.array([0, 1, 1, 0]), 2)
         >>> data = Dataset("toy", "classification", X, Y, X, Y, ("no", "yes"), ("a", "b"))
+        >>> data
+        Dataset('toy', classification, 4 training and 4 test rows of 2 columns, 2 classes)
         >>> data.labels
         array([0, 1, 1, 0])
     """
@@ -51,6 +56,8 @@ class Dataset:
     target_names: tuple[str, ...]
     feature_names: tuple[str, ...]
     devices: tuple[str, ...] | None = None
+    preprocessing: Preprocessing | None = None
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.task not in ("classification", "regression"):
@@ -65,6 +72,11 @@ class Dataset:
             require_same_rows("features", self.features, "devices", self.devices)
         require_targets("targets", self.targets, self.task)
         require_targets("test_targets", self.test_targets, self.task)
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.features)} training and {len(self.test_features)} test rows of {len(self.feature_names)} columns"
+        what = "classes" if self.task == "classification" else "outputs"
+        return f"Dataset({self.name!r}, {self.task}, {rows}, {len(self.target_names)} {what})"
 
     @property
     def labels(self) -> IntArray:

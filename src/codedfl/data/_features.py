@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codedfl._messages import shown
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_finite, require_positive
 from codedfl.data._dataset import require_matrix
 from codedfl.errors import InputError
@@ -23,8 +24,8 @@ Scaling = Literal["auto", "none", "global", "column"]
 _ONE = np.ones(1, dtype=np.float32)
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureMap:
+@dataclass(frozen=True, eq=False, repr=False)
+class FeatureMap(ShortRepr):
     r"""A fitted map from p raw inputs to d features.
 
     With random Fourier features, :math:`\phi(x) = \sqrt{2 / D} \cos(z W + b) / s`, and otherwise

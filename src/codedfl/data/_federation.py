@@ -85,6 +85,10 @@ class Federation(ByObject):
                 raise InputError(f"{name} must be C-contiguous: pass it through numpy.ascontiguousarray.")
         self._check_offsets()
 
+    def __repr__(self) -> str:
+        rows = f"{self.total_samples} samples on {self.devices} device(s), {len(self.test_labels)} to test on"
+        return f"Federation({self.task}, {rows}, {self.dimension} features, {self.outputs} output(s))"
+
     def _check_offsets(self) -> None:
         if self.offsets.shape != (len(self.device_names) + 1,) or not self.device_names:
             raise InputError(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from codedfl._messages import did_you_mean, listing, shown
 from codedfl.data._dataset import Task, require_same_rows, require_targets
 from codedfl.data._federation import Federation
-from codedfl.data._registry import REGISTRY
+from codedfl.data._registry import dataset_names
 from codedfl.errors import InputError
 from codedfl.files import open_atomically, refusing_damage, write_atomically
 from codedfl.typing import FloatArray, IntArray, row_blocks
@@ -30,7 +30,7 @@ DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 def is_federation_folder(source: str) -> bool:
     """Tell whether a source is a folder rather than a file or a dataset name; names take precedence."""
     # Path.is_dir raises on names that are too long for the system, and takes "" for the current directory.
-    return source not in REGISTRY and os.path.isdir(source)  # noqa: PTH112
+    return os.path.isdir(source) and source not in dataset_names()  # noqa: PTH112
 
 
 def open_federation(folder: Path | str) -> Federation:

@@ -11,7 +11,8 @@ import pandas as pd
 
 from codedfl._messages import shown
 from codedfl.data._dataset import require_same_rows
-from codedfl.data._tabular import Columns, Table, as_float32, missing_values
+from codedfl.data._raw_tables import Columns
+from codedfl.data._tabular import Table, as_float32, missing_values
 from codedfl.errors import InputError
 from codedfl.files import Arrays, read_npz, refusing_damage
 
@@ -36,6 +37,11 @@ def read_npz_tables(path: Path, columns: Columns, *, for_test: bool = False) -> 
             f"data.drop = {shown(list(columns.drop))} applies to .csv and .parquet files: leave the columns out of X in "
             f"{shown(path)} instead."
         )
+    for field, given in (("data.bounds", columns.bounds), ("data.categories", columns.categories)):
+        if given and not for_test:
+            raise InputError(
+                f"{field} = {shown(dict(given))} applies to .csv and .parquet files: scale and encode X in {shown(path)} instead."
+            )
     if len(columns.target) > 1:
         raise InputError(
             f"data.target = {shown(list(columns.target))} names more than one array of {shown(path)}: name one, with a column "

@@ -13,7 +13,7 @@ from codedfl._messages import shown
 from codedfl._validation import require_at_least, require_fraction, require_positive
 from codedfl.data._dataset import Dataset
 from codedfl.errors import InputError
-from codedfl.typing import IntArray
+from codedfl.typing import BoolArray, IntArray
 
 PartitionKind = Literal["shards", "dirichlet", "iid", "column"]
 Parts = tuple[IntArray, ...]
@@ -163,9 +163,16 @@ def _require_devices(devices: int, rows: int) -> None:
 
 
 def split_rows(
-    rows: int, test_fraction: float, labels: IntArray | None, rng: np.random.Generator
+    rows: int,
+    test_fraction: float,
+    labels: IntArray | None,
+    rng: np.random.Generator,
+    devices: Sequence[str] | None = None,
 ) -> tuple[IntArray, IntArray]:
     """Split the row numbers into (train, test), both sorted and neither empty.
+
+    Every device keeps a training row: the first row of a device whose rows would all go to the test part stays in the training
+    part. If that leaves no test row, the last row of the device with the most rows becomes the test part.
 
     Args:
         rows: number of rows, 2 or more.
@@ -173,6 +180,10 @@ def split_rows(
         labels: class of each row, to give both parts the same mix of classes. Without them, or when a class or a part
             is too small for that, rows are drawn regardless of class.
         rng: source of randomness.
+        devices: device of each row, if the data names it.
+
+    Raises:
+        InputError: there are not enough rows, or every device has a single one.
 
     Example:
         >>> train, test = split_rows(10, 0.2, np.repeat([0, 1], 5), np.random.default_rng(0))
@@ -192,7 +203,24 @@ def split_rows(
             labels = None
     from sklearn.model_selection import train_test_split
 
-    train, test = train_test_split(
-        np.arange(rows), test_size=tests, stratify=labels, random_state=int(rng.integers(2**32))
-    )
-    return np.sort(train), np.sort(test)
+    _, test = train_test_split(np.arange(rows), test_size=tests, stratify=labels, random_state=int(rng.integers(2**32)))
+    is_test = np.zeros(rows, dtype=np.bool_)
+    is_test[test] = True
+    if devices is not None:
+        _keep_a_row_per_device(is_test, devices)
+    return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def _keep_a_row_per_device(is_test: BoolArray, devices: Sequence[str]) -> None:
+    """Move rows between the parts until every device has a training row and the test part is not empty."""
+    parts, _ = partition_by_column(devices)
+    for part in parts:
+        if is_test[part].all():
+            is_test[part[0]] = False
+    if not is_test.any():
+        largest = max(parts, key=len)
+        if len(largest) == 1:
+            raise InputError(
+                "every device in data.device_column has a single row, so that none is left to test on: give data.test_file."
+            )
+        is_test[largest[-1]] = True

@@ -15,8 +15,10 @@ from codedfl._messages import shown
 from codedfl.data._dataset import Dataset, one_hot
 from codedfl.data._idx import read_idx
 from codedfl.data._partition import split_rows
+from codedfl.data._plugin_datasets import description_of, load_plugin
 from codedfl.errors import InputError
 from codedfl.files import read_npz
+from codedfl.plugins import Plugin, find_plugin, plugin_names, plugins
 from codedfl.typing import FloatArray, row_blocks
 
 Labels = npt.NDArray[np.integer[Any]]
@@ -70,6 +72,7 @@ class DatasetStatus:
         location: the folder searched, or "embedded" if it needs no files.
         files: the files it consists of.
         hint: how to get it; empty when it is available.
+        package: the package of a plug-in; empty for a dataset that is built in.
     """
 
     name: str
@@ -78,6 +81,7 @@ class DatasetStatus:
     location: str
     files: tuple[str, ...]
     hint: str
+    package: str = ""
 
 
 _IDX_FILES = tuple(
@@ -113,10 +117,22 @@ REGISTRY: dict[str, NamedDataset] = {
 }
 
 
+def dataset_names() -> tuple[str, ...]:
+    """Return the names of all datasets: those built in, and those of plug-ins."""
+    return (*REGISTRY, *plugin_names("dataset", REGISTRY))
+
+
+def is_plugin_dataset(name: str) -> bool:
+    """Return whether a source is a dataset of a plug-in."""
+    return name not in REGISTRY and name in dataset_names()
+
+
 def load_named(name: str, data_dir: Path | None, test_fraction: float, rng: np.random.Generator) -> Dataset:
     """Load a registered dataset, or say which of its files are missing and how to get them."""
-    entry = REGISTRY[name]
     folder = dataset_folder(name, data_dir)
+    if name not in REGISTRY and (plugin := find_plugin("dataset", name)) is not None:
+        return load_plugin(plugin, folder, test_fraction, rng)
+    entry = REGISTRY[name]
     files = entry.find(folder)
     missing = [file for file in entry.files if file not in files]
     if missing:
@@ -128,13 +144,14 @@ def load_named(name: str, data_dir: Path | None, test_fraction: float, rng: np.r
 
 
 def list_datasets(data_dir: Path | None = None) -> tuple[DatasetStatus, ...]:
-    """Return the status of every registered dataset.
+    """Return the status of every dataset that is built in or that a plug-in offers.
 
     Example:
         >>> [(status.name, status.location) for status in list_datasets() if not status.files]
         [('digits', 'embedded')]
     """
-    return tuple(_status(name, entry, data_dir) for name, entry in REGISTRY.items())
+    own = (_status(name, entry, data_dir) for name, entry in REGISTRY.items())
+    return (*own, *(_plugin_status(plugin) for plugin in plugins("dataset", REGISTRY)))
 
 
 def dataset_folder(name: str, data_dir: Path | None) -> Path:
@@ -162,6 +179,16 @@ def _status(name: str, entry: NamedDataset, data_dir: Path | None) -> DatasetSta
         files=entry.files,
         hint="" if available else _hint(name, entry),
     )
+
+
+def _plugin_status(plugin: Plugin) -> DatasetStatus:
+    description, problem = "", f"the dataset {plugin.problem}" if plugin.problem else ""
+    if not problem:
+        try:
+            description = description_of(plugin)
+        except InputError as error:
+            problem = str(error).removesuffix(".")
+    return DatasetStatus(plugin.name, description, not problem, "plug-in", (), problem, plugin.package)
 
 
 def _hint(name: str, entry: NamedDataset) -> str:

@@ -1,11 +1,7 @@
-"""Users' own tables: .csv and .parquet files, read with pandas."""
+"""Users' own tables whose features are complete columns of numbers."""
 
 from __future__ import annotations
 
-import csv
-import warnings
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from codedfl._messages import did_you_mean, listing, shown
+from codedfl._messages import listing, shown
+from codedfl.data._problems import refuse_all
+from codedfl.data._raw_tables import Columns, read_raw
 from codedfl.errors import InputError
-from codedfl.files import read_parquet, refuse_too_many_columns, refusing_damage
 from codedfl.typing import FloatArray
 
 _FLOAT32_LIMIT = float(np.finfo(np.float32).max)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Columns of a file that are not features.
-
-    Args:
-        target: column(s) to predict (``data.target``).
-        device: column that names the device of each row, or "" (``data.device_column``).
-        drop: columns to leave out (``data.drop``).
-    """
-
-    target: tuple[str, ...]
-    device: str = ""
-    drop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,80 +81,17 @@ def missing_values(name: str, count: int) -> InputError:
 
 
 def read_frame(path: Path, columns: Columns, *, for_test: bool = False) -> Table:
-    """Read a .csv or .parquet file: every column without another role is a feature.
+    """Read a .csv or .parquet file whose features are complete columns of numbers or truth values.
 
     Args:
         path: the file.
         columns: the columns that are not features.
         for_test: the rows are test rows, whose file may lack the device column and the dropped columns.
     """
-    frame = read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
-    names = [str(name) for name in frame.columns]
-    frame.columns = pd.Index(names, dtype=object)
-    _refuse_repeated_names(path, names)
-    if len(frame) == 0:
-        raise InputError(f"{shown(path)} has no rows: give a file with at least one.")
-    _require_columns(path, names, columns, for_test)
-    features = [name for name in names if name not in (*columns.target, columns.device, *columns.drop)]
-    if not features:
-        raise InputError(f"{shown(path)} has no column left as a feature: shorten data.target or data.drop.")
-    for name in columns.target:
-        _refuse_missing(path, frame[name])
-    has_devices = bool(columns.device) and columns.device in names
-    return Table(
-        path=path,
-        features=_features(path, frame, features),
-        feature_names=tuple(features),
-        targets=frame[list(columns.target)],
-        devices=_devices(path, frame[columns.device]) if has_devices else None,
-    )
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    with refusing_damage(path, "a .csv file"), warnings.catch_warnings():
-        # pandas only warns about a row with more fields than the header, and drops the surplus.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        _check_header(path)
-        return pd.read_csv(path, index_col=False, low_memory=False)
-
-
-def _check_header(path: Path) -> None:
-    """Refuse empty and repeated names, which pandas would change, and too many columns, which would take it hours."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header = next(filter(None, csv.reader(file)), [])
-    refuse_too_many_columns(path, len(header))
-    if "" in header:
-        raise InputError(
-            f"column {header.index('') + 1} of {shown(path)} has no name: name it, or write the file without row numbers."
-        )
-    _refuse_repeated_names(path, header)
-
-
-def _refuse_repeated_names(path: Path, names: Sequence[str]) -> None:
-    repeated, count = Counter(names).most_common(1)[0] if names else ("", 0)
-    if count > 1:
-        raise InputError(f"{shown(path)} has more than one column {shown(repeated)}: give each column its own name.")
-
-
-def _require_columns(path: Path, names: list[str], columns: Columns, for_test: bool) -> None:
-    if not columns.target:
-        raise InputError(
-            f"data.target is empty: name the column(s) to predict, out of those of {shown(path)}: {listing(names)}."
-        )
-    roles = [("data.target", name) for name in columns.target]
-    if not for_test:
-        roles += [("data.device_column", columns.device)] if columns.device else []
-        roles += [("data.drop", name) for name in columns.drop]
-    seen: dict[str, str] = {}
-    for field, name in roles:
-        if name not in names:
-            raise InputError(
-                f"{field} = {shown(name)} is not a column of {shown(path)}, which has: {listing(names)}."
-                + did_you_mean(name, names)
-            )
-        if name in seen and not (field == seen[name] == "data.drop"):
-            raise InputError(f"the column {shown(name)} is named in {seen[name]} and again in {field}: name it once.")
-        seen[name] = field
+    raw = read_raw(path, columns, for_test=for_test)
+    refuse_all(shown(path), raw.problems)
+    names = list(raw.features.columns)
+    return Table(path, _features(path, raw.features, names), tuple(names), raw.targets, raw.devices)
 
 
 def _features(path: Path, frame: pd.DataFrame, names: list[str]) -> FloatArray:
@@ -187,11 +106,6 @@ def _features(path: Path, frame: pd.DataFrame, names: list[str]) -> FloatArray:
         _refuse_missing(path, column)
         features[:, position] = as_float32(f"column {shown(name)} of {shown(path)}", column.to_numpy(dtype=np.float64))
     return features
-
-
-def _devices(path: Path, column: pd.Series) -> tuple[str, ...]:
-    _refuse_missing(path, column)
-    return tuple(str(value) for value in column)
 
 
 def _refuse_missing(path: Path, column: pd.Series) -> None:

@@ -13,17 +13,30 @@ from codedfl.experiment._audit import Audit, run_audit, write_audit
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._empirical import EmpiricalAudit, SchemeAudit, run_empirical_audit, write_empirical_audit
+from codedfl.experiment._evidence import Evidence, evidence_of
+from codedfl.experiment._grid import Point, grid_points, parse_axes, short_names
+from codedfl.experiment._noise import Difference
 from codedfl.experiment._notes import notes_on
-from codedfl.experiment._plain import plain
-from codedfl.experiment._predictor import Predictor
+from codedfl.experiment._per_run import PerRunCallback
 from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of
 from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import rounds_of, run, sweep, tune
+from codedfl.experiment._seeds import (
+    SeedRuns,
+    create_seed_folders,
+    over_seeds,
+    reopen_seed_folders,
+    run_seeds,
+    seed_configs,
+)
 from codedfl.experiment._summary import SHARES, summarise, time_to_share
+from codedfl.experiment._sweep_folder import SweepFolder
+from codedfl.experiment._sweep_results import SweepResults
 from codedfl.experiment._theory import TheoryReport, run_theory
 from codedfl.experiment._theory_files import write_theory
 from codedfl.experiment._traces import record_trace
+from codedfl.experiment._verdict import Verdict, verdict
 
 __all__ = [
     "SHARES",
@@ -31,35 +44,51 @@ __all__ = [
     "Comparison",
     "Config",
     "Covers",
+    "Difference",
     "EmpiricalAudit",
+    "Evidence",
     "Experiment",
-    "Predictor",
+    "PerRunCallback",
+    "Point",
     "RunFolder",
     "SchemeAudit",
+    "SeedRuns",
+    "SweepFolder",
+    "SweepResults",
     "TheoryReport",
+    "Verdict",
     "build_experiment",
+    "create_seed_folders",
     "curves_csv",
+    "evidence_of",
     "family_key",
+    "grid_points",
     "load_config",
     "notes_on",
+    "over_seeds",
+    "parse_axes",
     "parse_config",
     "parse_override",
-    "plain",
     "privacy_of",
     "privacy_statement",
     "record_trace",
     "releases_of",
+    "reopen_seed_folders",
     "rounds_of",
     "run",
     "run_audit",
     "run_empirical_audit",
+    "run_seeds",
     "run_theory",
+    "seed_configs",
+    "short_names",
     "summarise",
     "sweep",
     "time_to_share",
     "to_toml",
     "tune",
     "upload_privacy",
+    "verdict",
     "write_audit",
     "write_empirical_audit",
     "write_theory",

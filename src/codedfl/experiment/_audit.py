@@ -6,30 +6,29 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from codedfl._messages import shown
+from codedfl._plain import plain
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.config import Config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._plain import plain
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import DeviceAudit, Upload, audit_device
 from codedfl.progress import Progress
-
-ThreatModel = Literal["each-message", "sums-only"]
-"""What the server sees: each upload, or only the sum of all of them."""
+from codedfl.training import ThreatModel
 
 EPSILONS: dict[ThreatModel, str] = {"each-message": "epsilon", "sums-only": "epsilon_in_sum"}
 """The joint epsilon of a device, features and labels, under every threat model."""
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(ShortRepr):
     """The audit of a configuration's coded uploads.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,37 +13,31 @@ from codedfl.data import (
     Dataset,
     FeatureMap,
     Federation,
+    Preprocessing,
     build_federation,
     fit_feature_map,
     is_federation_folder,
     is_file_name,
+    is_plugin_dataset,
     load_dataset,
     open_federation,
     partition,
 )
 from codedfl.errors import InputError
+from codedfl.experiment._fleet import build_channel, build_fleet, read_traces
 from codedfl.experiment._target import clip_labels, label_bound_of, privacy_target
-from codedfl.fleet import (
-    Channel,
-    Fleet,
-    RoundTiming,
-    TraceArrivals,
-    Workload,
-    bandwidth_for_straggler_ratio,
-    draw_fleet,
-    read_fleet,
-    read_trace,
-)
+from codedfl.fleet import TraceArrivals, Workload
 from codedfl.identity import identity
 from codedfl.incentive import (
+    Contract,
     DeviceTraits,
+    StackelbergOutcome,
     contract_for_reward,
     printed_sensitivities,
     stackelberg_for_reward,
     table_sensitivities,
 )
 from codedfl.parallel import Workers, available_cores
-from codedfl.schemes import SCHEMES
 from codedfl.streams import Streams
 from codedfl.training import Code, Setting
 from codedfl.typing import BoolArray, FloatArray
@@ -64,12 +58,20 @@ class Experiment:
         setting: data, fleet, channel and code.
         feature_map: from raw inputs to features, kept so that models can be used later.
         traces: recorded arrivals to replay, by scheme; other schemes use the channel model.
+        preprocessing: from the columns of a table to raw inputs; None for data that was numeric from the start.
+        remarks: what the user should know about the data, one sentence each.
     """
 
     config: Config
     setting: Setting
     feature_map: FeatureMap
     traces: Mapping[str, TraceArrivals] = field(default_factory=dict)
+    preprocessing: Preprocessing | None = None
+    remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        schemes = ", ".join(self.config.schemes)
+        return f"Experiment({self.config.data.dataset!r}, schemes {schemes}, {self.setting.federation!r})"
 
     def with_code_of(self, config: Config) -> Experiment:
         """Return the experiment of another configuration in the same family (see `family_key`): only its code is rebuilt."""
@@ -100,12 +102,13 @@ def family_key(config: Config) -> str:
     return identity((shared, config.training.workers, config.data.data_dir))
 
 
-def build_experiment(config: Config, *, like: Experiment | None = None) -> Experiment:
+def build_experiment(config: Config, *, like: Experiment | None = None, dataset: Dataset | None = None) -> Experiment:
     """Load the data and build the setting of a configuration.
 
     Args:
         config: the configuration.
         like: an experiment with the same ``seed``, ``data``, ``features`` and ``privacy.label_bound``, whose rows are reused.
+        dataset: raw data to use in place of ``data.dataset``.
 
     Raises:
         InputError: if data or fleet cannot be read or do not fit together.
@@ -116,21 +119,26 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
         (20, 100)
     """
     streams = Streams(config.seed)
+    preprocessing: Preprocessing | None = None
+    remarks: tuple[str, ...] = ()
     if like is not None:
         federation, feature_map = like.setting.federation, like.feature_map
-    elif is_federation_folder(config.data.dataset):
+        preprocessing, remarks = like.preprocessing, like.remarks
+    elif dataset is None and is_federation_folder(config.data.dataset):
         federation, feature_map = _open(config)
     else:
-        federation, feature_map = _build(config, streams)
+        dataset = dataset or _load(config, streams)
+        federation, feature_map = _build(config, streams, dataset)
+        preprocessing, remarks = dataset.preprocessing, dataset.remarks
     if like is None:
         federation = clip_labels(config, federation)
     target, clip_norm = privacy_target(config, federation, feature_map, streams)
-    fleet = _fleet(config, federation.device_names, streams)
+    fleet = build_fleet(config, federation.device_names, streams)
     large = federation.dimension >= LARGE_DIMENSION
     setting = Setting(
         federation=federation,
         fleet=fleet,
-        channel=_channel(
+        channel=build_channel(
             config,
             fleet,
             Workload.for_linear_model(federation.dimension, federation.outputs, config.training.local_steps),
@@ -145,8 +153,8 @@ def build_experiment(config: Config, *, like: Experiment | None = None) -> Exper
         privacy=target,
         workers=Workers(config.training.workers or (available_cores() if large else 1)),
     )
-    traces = _read_traces(config.fleet.trace, tuple(SCHEMES), federation.device_names)
-    return Experiment(config, setting, feature_map, traces)
+    traces = read_traces(config, federation.device_names)
+    return Experiment(config, setting, feature_map, traces, preprocessing, remarks)
 
 
 def _open(config: Config) -> tuple[Federation, FeatureMap]:
@@ -157,6 +165,8 @@ def _open(config: Config) -> tuple[Federation, FeatureMap]:
         ("data.target", data.target, ((),), "its labels.npy holds the targets"),
         ("data.device_column", data.device_column, ("",), "its offsets.npy says which device has which rows"),
         ("data.drop", data.drop, ((),), "all columns of its features.npy are used"),
+        ("data.bounds", data.bounds, ({},), "its features.npy is used as it is"),
+        ("data.categories", data.categories, ({},), "its features.npy is used as it is"),
         ("data.test_file", data.test_file, ("",), "its test_features.npy holds the test rows"),
         ("data.partition", data.partition, ("auto",), "its offsets.npy says which device has which rows"),
         ("features.map", features.map, ("auto", "none"), "its features.npy is used as it is"),
@@ -180,9 +190,8 @@ def _open(config: Config) -> tuple[Federation, FeatureMap]:
     return federation, FeatureMap(None, None, None, None, one, False, federation.dimension)
 
 
-def _build(config: Config, streams: Streams) -> tuple[Federation, FeatureMap]:
-    """Load raw data, fit a feature map to it, and spread it over devices."""
-    dataset = _load(config, streams)
+def _build(config: Config, streams: Streams, dataset: Dataset) -> tuple[Federation, FeatureMap]:
+    """Fit a feature map to raw data, and spread it over devices."""
     feature_map = _fit(config, dataset, streams)
     kind = config.data.partition
     if kind == "auto":
@@ -199,6 +208,8 @@ def _load(config: Config, streams: Streams) -> Dataset:
         target=data.target,
         device_column=data.device_column,
         drop=data.drop,
+        bounds=data.bounds,
+        categories=data.categories,
         task=data.task,
         test_fraction=data.test_fraction,
         test_file=data.test_file,
@@ -208,42 +219,22 @@ def _load(config: Config, streams: Streams) -> Dataset:
 
 def _fit(config: Config, dataset: Dataset, streams: Streams) -> FeatureMap:
     features = config.features
-    own_file = is_file_name(config.data.dataset)
+    own_file = is_file_name(config.data.dataset) or is_plugin_dataset(config.data.dataset)
     kind = features.map
     if kind == "auto":
         kind = "none" if own_file or dataset.name in FEATURE_DATASETS else "rff"
+    # With bounds and categories for all columns, entries are within [-1, 1] and nothing needs to be learnt from the data.
+    all_given = dataset.preprocessing is not None and not dataset.preprocessing.learnt
     return fit_feature_map(
         dataset.features,
         kind=kind,
         dimension=features.dimension,
         gamma=features.gamma,
-        standardize=own_file if features.standardize == "auto" else features.standardize,
-        scaling=features.scaling,
+        standardize=own_file and not all_given if features.standardize == "auto" else features.standardize,
+        scaling="none" if features.scaling == "auto" and all_given else features.scaling,
         intercept=own_file and kind == "none" if features.intercept == "auto" else features.intercept,
         rng=streams.at("features"),
     )
-
-
-def _fleet(config: Config, names: tuple[str, ...], streams: Streams) -> Fleet:
-    fleet = config.fleet
-    if fleet.file:
-        return read_fleet(Path(fleet.file), names)
-    return draw_fleet(
-        names,
-        streams.at("fleet"),
-        mac_rate=fleet.mac_rate,
-        mac_rate_factor=fleet.mac_rate_factor,
-        transmit_power_dbm=fleet.transmit_power_dbm,
-    )
-
-
-def _channel(config: Config, fleet: Fleet, workload: Workload) -> Channel:
-    given = config.fleet
-    channel = Channel(given.bandwidth_hz, given.noise_power_dbm, given.mean_gain, given.download_rate_bps)
-    if given.straggler_ratio == 0:
-        return channel
-    timing = RoundTiming(fleet, channel, workload, config.training.deadline_s)
-    return replace(channel, bandwidth_hz=bandwidth_for_straggler_ratio(timing, 1, given.straggler_ratio))
 
 
 def _code(config: Config, federation: Federation, clip_norm: float | None) -> Code:
@@ -267,7 +258,15 @@ def _code(config: Config, federation: Federation, clip_norm: float | None) -> Co
 def noise_from_incentive(
     incentive: IncentiveConfig, devices: int, coded_samples: int
 ) -> tuple[FloatArray, BoolArray | None]:
-    """Return the noise variances that result from a mechanism, and the devices that upload; None for all.
+    """Return the noise variances that result from a mechanism, and the devices that upload; None for all."""
+    outcome = incentive_outcome(incentive, devices, coded_samples)
+    if isinstance(outcome, Contract):
+        return outcome.noise_variance, None
+    return np.where(outcome.participants, outcome.noise_variance, 0.0), outcome.participants
+
+
+def incentive_outcome(incentive: IncentiveConfig, devices: int, coded_samples: int) -> Contract | StackelbergOutcome:
+    """Return the items of all devices under a mechanism.
 
     Budgets use the bound that holds for all data (``h = 0``).
     """
@@ -277,12 +276,8 @@ def noise_from_incentive(
         sensitivity = printed_sensitivities(devices)
     else:
         sensitivity = _per_device("incentive.sensitivity", incentive.sensitivity, devices)
-    if incentive.mechanism == "contract":
-        return contract_for_reward(
-            DeviceTraits(sensitivity), incentive.total_reward, coded_samples
-        ).noise_variance, None
-    outcome = stackelberg_for_reward(DeviceTraits(sensitivity), incentive.total_reward, coded_samples)
-    return np.where(outcome.participants, outcome.noise_variance, 0.0), outcome.participants
+    solve = contract_for_reward if incentive.mechanism == "contract" else stackelberg_for_reward
+    return solve(DeviceTraits(sensitivity), incentive.total_reward, coded_samples)
 
 
 def _per_device(name: str, value: float | tuple[float, ...], devices: int) -> FloatArray:
@@ -293,29 +288,3 @@ def _per_device(name: str, value: float | tuple[float, ...], devices: int) -> Fl
             )
         return np.array(value)
     return np.full(devices, float(value))
-
-
-def _read_traces(path: str, schemes: Sequence[str], names: Sequence[str]) -> dict[str, TraceArrivals]:
-    """Read the trace that each scheme replays.
-
-    Args:
-        path: a file for all schemes, or a folder with one file per scheme; schemes without one use the channel model.
-        schemes: their names.
-        names: the names of the devices.
-
-    Raises:
-        InputError: if the file or folder does not exist, or a trace does not fit the devices.
-    """
-    if not path:
-        return {}
-    if Path(path).is_dir():
-        files = {scheme: Path(path) / f"{scheme}.csv" for scheme in schemes}
-        found = {scheme: read_trace(file, names) for scheme, file in files.items() if file.is_file()}
-        if not found:
-            raise InputError(
-                f"fleet.trace = {path!r} is a folder without a trace of any of the schemes {', '.join(schemes)}: give a "
-                "folder that a run has recorded, or a file."
-            )
-        return found
-    trace = read_trace(path, names)
-    return dict.fromkeys(schemes, trace)

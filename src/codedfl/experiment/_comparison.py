@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from codedfl._plain import plain
 from codedfl.config import Config
 from codedfl.experiment._build import Experiment
-from codedfl.experiment._plain import plain
-from codedfl.experiment._predictor import Predictor
+from codedfl.experiment._display import in_html, in_one_line
 from codedfl.experiment._privacy_statement import privacy_statement
+from codedfl.experiment._provenance import provenance_of
+from codedfl.models import Predictor
 from codedfl.training import Evaluator, RunResult, Setting
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Schemes trained in the same setting.
 
@@ -30,6 +32,13 @@ class Comparison:
     results: tuple[RunResult, ...]
     wall_time_s: float
     remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return in_one_line(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a table and the learning curves."""
+        return in_html(self)
 
     @property
     def config(self) -> Config:
@@ -56,16 +65,24 @@ class Comparison:
         return results[scheme]
 
     def predictor(self, scheme: str) -> Predictor:
-        """Return the model of a scheme as a predictor on raw inputs."""
-        federation = self.setting.federation
+        """Return the model of a scheme as a predictor on raw inputs; `Predictor.save` keeps it."""
+        federation, data, result = self.setting.federation, self.config.data, self[scheme]
+        preprocessing = self.experiment.preprocessing
         return Predictor(
             self.experiment.feature_map,
-            self[scheme].model,
+            result.model,
             federation.task,
             federation.target_names,
             plain(self.privacy(scheme)),
+            preprocessing=preprocessing,
+            input_names=preprocessing.input_names if preprocessing else (),
+            target_columns=data.target,
+            device_column=data.device_column,
+            logits=getattr(result.prepared.device, "softmax", False),
+            provenance=provenance_of(result, self.config, self.evaluator),
         )
 
     def privacy(self, scheme: str) -> dict[str, Any]:
         """Return the privacy of everything that devices sent in the run of a scheme; see `privacy_statement`."""
-        return privacy_statement(self[scheme], self.config, self.experiment.feature_map)
+        experiment = self.experiment
+        return privacy_statement(self[scheme], self.config, experiment.feature_map, experiment.preprocessing)

@@ -11,13 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from codedfl._plain import plain
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_fraction
 from codedfl.config import Config, to_toml
 from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.experiment._empirical_canaries import PlantedCanaries, plant_canaries
 from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.experiment._empirical_views import add_updates, add_uploads
-from codedfl.experiment._plain import plain
 from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of
 from codedfl.experiment._runner import rounds_of
 from codedfl.files import write_atomically
@@ -69,8 +70,8 @@ class SchemeAudit:
         return self.claimed_epsilon < self.bound.epsilon
 
 
-@dataclass(frozen=True)
-class EmpiricalAudit:
+@dataclass(frozen=True, repr=False)
+class EmpiricalAudit(ShortRepr):
     """An audit of the schemes of a configuration with canaries.
 
     Args:
@@ -172,7 +173,7 @@ def _audit(
     progress.update(f"guessing from the upload of {scheme.title}")
     add_uploads(sent_first, planted, prepared)
     result = _train(experiment.config, planted, prepared, sent_later, progress)
-    statement = privacy_statement(result, experiment.config, experiment.feature_map)
+    statement = privacy_statement(result, experiment.config, experiment.feature_map, experiment.preprocessing)
     covers: Covers = statement["covers"]
     progress.update(f"bounding epsilon of {scheme.title}")
 

@@ -164,12 +164,7 @@ def _alone(setting: Setting, device: int) -> Setting:
             offsets=np.array([0, len(features)]),
             device_names=federation.device_names[own],
         ),
-        fleet=replace(
-            fleet,
-            names=fleet.names[own],
-            mac_rate=fleet.mac_rate[own],
-            transmit_power_dbm=fleet.transmit_power_dbm[own],
-        ),
+        fleet=fleet.among(np.array([device])),
         code=replace(
             code,
             noise_variance=code.noise_variance[own],

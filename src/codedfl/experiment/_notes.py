@@ -10,6 +10,7 @@ from codedfl._messages import number
 from codedfl.curvature import CurvatureState
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
+from codedfl.fleet import MeasuredFleet
 from codedfl.training import RunResult
 
 HARDLY_EVER = 1e-3
@@ -34,6 +35,7 @@ def notes_on(comparison: Comparison) -> list[str]:
         notes.append(
             f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
         )
+    notes += _recording_notes(comparison)
     notes += _incentive_notes(comparison) + _privacy_notes(comparison)
     if any(result.choice for result in comparison.results):
         chosen = ", ".join(f"{result.scheme.title} {result.scale:g}" for result in comparison.results if result.choice)
@@ -62,6 +64,18 @@ def _damping_notes(result: RunResult) -> list[str]:
     ]
 
 
+def _recording_notes(comparison: Comparison) -> list[str]:
+    """Return a note if a recording of answers is shorter than the run."""
+    fleet = comparison.setting.fleet
+    recorded = fleet.recorded_rounds if isinstance(fleet, MeasuredFleet) else None
+    longest = max((r.final.round for r in comparison.results if r.prepared.device.broadcasts), default=0)
+    if recorded is None or longest <= recorded:
+        return []
+    return [
+        f"the recording of answers has {recorded} round(s) and the run {longest}: it was replayed from its start again."
+    ]
+
+
 def _incentive_notes(comparison: Comparison) -> list[str]:
     """Return notes on the incentive mechanism and the noise it led to."""
     incentive, code = comparison.config.incentive, comparison.setting.code
@@ -78,7 +92,7 @@ def _privacy_notes(comparison: Comparison) -> list[str]:
     """Return notes on clipping and its worst-case guarantee; none without clipping."""
     code, delta = comparison.setting.code, comparison.config.privacy.delta
     if comparison.setting.privacy is not None:
-        return list(_cost_of_privacy(comparison))
+        return list(_limits_of_privacy(comparison))
     if code.clip_norm is None:
         return []
     notes = [
@@ -98,32 +112,15 @@ def _privacy_notes(comparison: Comparison) -> list[str]:
     return notes
 
 
-def _cost_of_privacy(comparison: Comparison) -> Iterator[str]:
-    """Yield what the epsilon of a run covers, which scheme does best with it, and what it costs."""
-    privacy, metric, reference = comparison.config.privacy, comparison.evaluator.metric, comparison.evaluator.reference
+def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
+    """Yield what the epsilon of a run does not cover."""
     statements = {result.scheme.name: comparison.privacy(result.scheme.name) for result in comparison.results}
-    usable = [result for result in comparison.results if result.status != "diverged"]
-    full = [result for result in usable if statements[result.scheme.name]["covers"] == "everything"]
-    best = max(full, key=lambda result: result.final.score, default=None)
-    seen = "each message" if privacy.threat_model == "each-message" else "only sums over devices"
-    promise = f"epsilon = {privacy.epsilon:g}, delta = {privacy.delta:g} per sample, against a server that sees {seen}"
-    if best is not None:
-        cost = ""
-        if reference is not None:
-            points = 100 * (reference.score - best.final.score)
-            price = f"costs {points:.1f} points" if points > 0 else "costs nothing"
-            cost = f"; without privacy the centralised optimum has {reference.score:.4f}, so privacy {price}"
-        yield (
-            f"of the schemes that cover everything that devices send with {promise}, {best.scheme.title} has the best {metric},"
-            f" {best.final.score:.4f}{cost}."
-        )
     for result in comparison.results:
         what = statements[result.scheme.name]["covers"]
         if what == "everything":
             continue
         covered = "covers its upload alone; its updates travel in the clear" if what == "upload" else "covers nothing"
-        instead = f": {best.scheme.title} has {best.final.score:.4f} with everything covered" if best else ""
-        yield f"epsilon of {result.scheme.title} {covered}{instead}."
+        yield f"epsilon of {result.scheme.title} {covered}."
     clip_norm = comparison.setting.code.clip_norm
     if clip_norm is not None:
         yield f"samples are clipped to norm {clip_norm:g}, which weights {clipped_share(comparison.setting):.0%} of them down."

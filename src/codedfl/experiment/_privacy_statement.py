@@ -6,8 +6,9 @@ import math
 from functools import lru_cache
 from typing import Any, Literal
 
+from codedfl._messages import listing
 from codedfl.config import Config
-from codedfl.data import FeatureMap
+from codedfl.data import FeatureMap, Preprocessing
 from codedfl.privacy import GaussianMechanism, Mechanism, epsilon_of
 from codedfl.training import Release, RunResult
 
@@ -16,6 +17,9 @@ Covers = Literal["everything", "upload", "nothing"]
 SIMULATED = (
     "noise of a simulation comes from a seed and protects nobody; on real devices it comes from the operating system"
 )
+
+MOST_NAMES = 8
+"""Largest number of columns that a clause names."""
 
 
 def releases_of(result: RunResult, device: int) -> tuple[Release, ...]:
@@ -56,8 +60,16 @@ def covers(releases: tuple[Release, ...]) -> Covers:
     return "nothing"
 
 
-def privacy_statement(result: RunResult, config: Config, feature_map: FeatureMap) -> dict[str, Any]:
+def privacy_statement(
+    result: RunResult, config: Config, feature_map: FeatureMap, preprocessing: Preprocessing | None = None
+) -> dict[str, Any]:
     """Return the privacy of a run in words and numbers, per sample added or removed.
+
+    Args:
+        result: the run.
+        config: its configuration.
+        feature_map: from raw inputs to features.
+        preprocessing: from the columns of a table to raw inputs, if the data is one.
 
     Returns:
         ``epsilon``, the largest over devices, of what is covered (infinite if nothing is); ``delta``; ``covers``: ``everything``,
@@ -78,7 +90,7 @@ def privacy_statement(result: RunResult, config: Config, feature_map: FeatureMap
         "adjacency": "one sample more or less",
         "devices": epsilons,
         "messages": [_in_words(release) for release in everything[worst]],
-        "outside": _outside(result, config, feature_map),
+        "outside": _outside(result, config, feature_map, preprocessing),
     }
 
 
@@ -102,7 +114,9 @@ def _in_words(release: Release) -> dict[str, Any]:
     return {"message": release.message, "mechanism": type(mechanism).__name__, **vars(mechanism)}
 
 
-def _outside(result: RunResult, config: Config, feature_map: FeatureMap) -> list[str]:
+def _outside(
+    result: RunResult, config: Config, feature_map: FeatureMap, preprocessing: Preprocessing | None
+) -> list[str]:
     """Return what the guarantee leaves out, one clause each."""
     outside = ["how many samples each device has is taken to be public", SIMULATED]
     if result.choice is not None:
@@ -111,4 +125,17 @@ def _outside(result: RunResult, config: Config, feature_map: FeatureMap) -> list
         outside.append("means and scales of the features were fitted to the pooled samples")
     if feature_map.frequencies is not None and config.features.gamma == "scale":
         outside.append("features.gamma was fitted to the variance of the pooled samples")
+    if preprocessing is not None and preprocessing.learnt:
+        outside.append(_learnt(preprocessing))
     return outside
+
+
+def _learnt(preprocessing: Preprocessing) -> str:
+    """Return the clause about what the preprocessing of a table learnt, and how to be without."""
+    learnt = [column for column in preprocessing.columns if not column.given]
+    categories = "categories and " if any(column.kind == "category" for column in learnt) else ""
+    names = listing((column.name for column in learnt), MOST_NAMES)
+    return (
+        f"{categories}what stands in for missing values of {names} were learnt from the pooled samples"
+        " (data.bounds and data.categories avoid that)"
+    )

@@ -45,14 +45,14 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
             none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
             return {**none, "mi_dp": "no coded upload"}
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
-        return {**unbounded, "mi_dp": "unbounded: exact statistics"}
+        return {**unbounded, "mi_dp": "no bound: exact statistics"}
     rows = max(plan.coded_rows(setting.code.coded_samples))
     kept_apart = isinstance(scheme.upload, FactorUpload) or scheme.upload.kind == "factor"
     code = CodedUpload(scheme.upload.noise, "factor" if kept_apart else "rows", _share(scheme)).code(setting, plan)
     on, uploading = 1.0 if scheme.upload.noise else 0.0, code.uploading
     noise, label_noise = on * code.noise_variance[uploading], on * code.label_noise_variance[uploading]
     bits = mi_dp_bits(rows, float(noise.min()))
-    meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "unbounded: no noise"
+    meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "no bound: no noise"
     epsilon = _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta)
     # Second moments of several devices do not share their noise as rows do that are added up.
     return {
@@ -94,7 +94,7 @@ def _privacy_of_sketch(setting: Setting, upload: SubspaceUpload, delta: float) -
     sending = code.uploading & (samples > 0)
     if not upload.noise or not np.all(code.noise_variance[sending] > 0):
         unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
-        return {**unbounded, "mi_dp": "unbounded: sketch without noise"}
+        return {**unbounded, "mi_dp": "no bound: sketch without noise"}
     features = both = math.inf
     label_bound = setting.label_bound
     if bound is not None and label_bound is not None:

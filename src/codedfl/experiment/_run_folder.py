@@ -11,11 +11,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from codedfl._plain import plain
 from codedfl._version import __version__
 from codedfl.config import Config, load_config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._plain import plain
+from codedfl.experiment._display import curves_png
+from codedfl.experiment._run_details import run_details
 from codedfl.experiment._summary import summarise
 from codedfl.files import remove_leftovers, write_atomically
 from codedfl.native import backend
@@ -83,9 +87,11 @@ class RunFolder:
     def discard_unused(self) -> None:
         """Remove the folder if it holds nothing but the configuration, so that a run refused at its start leaves no trace."""
         subfolders = [self.path / name for name in SUBFOLDERS]
-        if {*self.path.rglob("*")} <= {*subfolders, self.path / "config.toml"}:
+        files = [self.path / name for name in ("config.toml", "details.json")]
+        if {*self.path.rglob("*")} <= {*subfolders, *files}:
             with suppress(OSError):  # leftovers do no harm
-                (self.path / "config.toml").unlink(missing_ok=True)
+                for file in files:
+                    file.unlink(missing_ok=True)
                 for folder in (*subfolders, self.path):
                     folder.rmdir()
 
@@ -112,35 +118,30 @@ class RunFolder:
         values = {name: asdict(choice) for name, choice in choices.items()}
         write_atomically(self.path / "step_sizes.json", json.dumps(plain(values), indent=2))
 
+    @property
+    def has_details(self) -> bool:
+        """Whether a run in this folder has begun."""
+        return (self.path / "details.json").exists()
+
+    def keep_details(self, details: dict[str, Any]) -> None:
+        """Write the details of the run, those of its start or those of its end; ``codedfl report`` shows them."""
+        write_atomically(self.path / "details.json", json.dumps(details))
+
     def write_results(self, comparison: Comparison) -> None:
-        """Write the summary, curves, pictures, models and versions."""
+        """Write the summary, details, curves, pictures, models and versions."""
+        self.keep_details(run_details(comparison))
         write_atomically(self.path / "summary.json", json.dumps(summarise(comparison), indent=2))
         write_atomically(self.path / "curves.csv", curves_csv(comparison))
         write_atomically(self.path / "versions.json", json.dumps(_versions(comparison), indent=2))
         if comparison.results:
-            self._draw(comparison)
+            write_atomically(self.path / "curves.png", curves_png(comparison, "training"))
+            write_atomically(self.path / "curves-charged.png", curves_png(comparison, "everything"))
         for result in comparison.results:
-            comparison.predictor(result.scheme.name).save(self.path / "models" / f"{result.scheme.name}.npz")
-
-    def _draw(self, comparison: Comparison) -> None:
-        from codedfl.plotting import Clock, draw_curves  # matplotlib is slow to import and needed only here
-
-        setting = comparison.setting
-        late = f"{setting.timing().straggler_ratio(1):.0%} of them late in a round"
-        if setting.privacy is not None:
-            seen = "sums only" if setting.privacy.sums_only else "each message"
-            late = f"epsilon = {setting.privacy.epsilon:g} against a server that sees {seen}"
-        title = f"{comparison.config.data.dataset}: {setting.federation.devices} devices, {late}"
-        clocks: dict[str, Clock] = {"curves.png": "training", "curves-charged.png": "everything"}
-        for name, clock in clocks.items():
-            picture = draw_curves(
-                comparison.results,
-                title=title,
-                metric=comparison.evaluator.metric,
-                reference=comparison.evaluator.reference,
-                clock=clock,
-            )
-            write_atomically(self.path / name, picture)
+            # Nobody has a use for a model that is worse than none.
+            if result.status != "diverged" and np.isfinite(result.model).all():
+                comparison.predictor(result.scheme.name).save(
+                    self.path / "models" / f"{result.scheme.name}.safetensors"
+                )
 
 
 def _choice(values: dict[str, Any]) -> StepSizeChoice:

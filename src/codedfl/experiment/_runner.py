@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from codedfl.config import Config
+from codedfl._progress_display import showing
+from codedfl.config import Config, load_config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._per_run import PerRunCallback
+from codedfl.experiment._run_details import start_details
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.identity import identity
 from codedfl.native import backend
@@ -55,20 +58,20 @@ OWN_STEP_MULTIPLES = tuple(2.0**-halvings for halvings in range(7))
 
 
 def run(
-    config: Config,
+    config: Config | Mapping[str, Any],
     *,
     experiment: Experiment | None = None,
     folder: RunFolder | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool = False,
     callbacks: tuple[Callback, ...] = (),
 ) -> Comparison:
     """Run a comparison: train every scheme of a configuration in the same setting, one after the other.
 
     Args:
-        config: what to compare, and in which setting.
+        config: what to compare, and in which setting: a configuration, or what differs from the defaults (see `load_config`).
         experiment: the configuration's data, fleet and code, if already built.
         folder: where checkpoints and results go; schemes with a checkpoint continue from it. None keeps everything in memory.
-        progress: where to report progress.
+        progress: where to report progress; True for a display of its own, on the terminal or in the notebook.
         callbacks: added to every run; one that raises `StopTraining` ends the comparison, with the results so far kept.
 
     Returns:
@@ -78,13 +81,14 @@ def run(
         InputError: if the configuration, the data or the fleet is unsuitable; raised before any training.
 
     Example:
-        >>> from codedfl.config import load_config
-        >>> config = load_config(overrides=[("schemes", ["scfl"]), ("training.rounds", 20), ("learning_rate.scale", 0.5)])
-        >>> run(config)["scfl"].final.round
+        >>> run({"schemes": ["scfl"], "training.rounds": 20, "learning_rate.scale": 0.5})["scfl"].final.round
         20
     """
-    runner = _Runner([config], progress or Progress(), callbacks, experiment=experiment, folder=folder)
-    (comparison,) = runner.compare()
+    if not isinstance(config, Config):
+        config = load_config(overrides=config)
+    with showing(progress) as shown:
+        runner = _Runner([config], shown, callbacks, experiment=experiment, folder=folder)
+        (comparison,) = runner.compare()
     if folder:
         folder.write_results(comparison)
     return comparison
@@ -94,7 +98,7 @@ def sweep(
     configs: Sequence[Config],
     *,
     like: Experiment | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool = False,
     callbacks: tuple[Callback, ...] = (),
 ) -> list[Comparison]:
     """Run several comparisons with the same results as `run`, in a fraction of the time.
@@ -110,7 +114,7 @@ def sweep(
     Args:
         configs: what to compare, and in which settings.
         like: an experiment with the same data and seed as all configurations, so that the data is not loaded again.
-        progress: where to report progress; a shared run is reported once.
+        progress: as for `run`; a shared run is reported once.
         callbacks: added to every run; one that raises `StopTraining` ends the sweep, with the results so far kept.
 
     Returns:
@@ -128,17 +132,44 @@ def sweep(
     """
     stop = StopTogether()
 
-    def compare(family: list[Config]) -> list[Comparison]:
-        return _Runner(family, progress or Progress(), (*callbacks, stop), like=like, stop=stop).compare()
+    with showing(progress) as shown:
 
-    return _by_family(configs, compare)
+        def compare(family: list[Config]) -> list[Comparison]:
+            return _Runner(family, shown, (*callbacks, stop), like=like, stop=stop).compare()
+
+        return _by_family(configs, compare)
+
+
+def check(configs: Sequence[Config], *, like: Experiment | None = None, progress: Progress | bool = False) -> None:
+    """Refuse whatever `sweep` would refuse, without training.
+
+    Args:
+        configs: what would be compared, and in which settings.
+        like: as for `sweep`.
+        progress: as for `run`.
+
+    Raises:
+        InputError: if a configuration, the data or the fleet is unsuitable.
+
+    Example:
+        >>> check([load_config(overrides={"coding.noise_variance": [0.1, 0.2]})])
+        Traceback (most recent call last):
+        codedfl.errors.InputError: coding.noise_variance has 2 value(s) for 20 device(s): give one, or one for each device.
+    """
+    with showing(progress) as shown:
+
+        def build(family: list[Config]) -> list[None]:
+            _Runner(family, shown, (), like=like)
+            return [None] * len(family)
+
+        _by_family(configs, build)
 
 
 def tune(
     configs: Sequence[Config],
     *,
     like: Experiment | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool = False,
     callbacks: tuple[Callback, ...] = (),
 ) -> list[dict[str, StepSizeChoice]]:
     """Choose step sizes as `sweep` does, without training with them.
@@ -146,7 +177,7 @@ def tune(
     Args:
         configs: the configurations; those whose ``learning_rate.scale`` is a number have nothing to choose.
         like: as for `sweep`.
-        progress: where to report progress.
+        progress: where to report progress; True for a display of its own, on the terminal or in the notebook.
         callbacks: added to every short run.
 
     Returns:
@@ -158,10 +189,12 @@ def tune(
     """
     stop = StopTogether()
 
-    def choose(family: list[Config]) -> list[dict[str, StepSizeChoice]]:
-        return _Runner(family, progress or Progress(), (*callbacks, stop), like=like, stop=stop).choose()
+    with showing(progress) as shown:
 
-    return _by_family(configs, choose)
+        def choose(family: list[Config]) -> list[dict[str, StepSizeChoice]]:
+            return _Runner(family, shown, (*callbacks, stop), like=like, stop=stop).choose()
+
+        return _by_family(configs, choose)
 
 
 def _by_family(configs: Sequence[Config], work: Callable[[list[Config]], list[Result]]) -> list[Result]:
@@ -250,6 +283,7 @@ class _Runner:
             progress.update(f"loading {configs[0].data.dataset}")
             experiment = build_experiment(configs[0], like=like)
         self.first = experiment
+        self.remarks += experiment.remarks
         self.experiments = [experiment, *(experiment.with_code_of(config) for config in configs[1:])]
         self.keys: list[dict[str, str]] = []
         self.jobs: dict[str, _Job] = {}
@@ -281,6 +315,9 @@ class _Runner:
             self.progress.update("solving for the centralised optimum")
             evaluator = Evaluator(self.first.setting, self.first.config.training.evaluation_samples or None)
             self._say_sizes(evaluator)
+            if self.folder and not self.folder.has_details:
+                plans = [(job.scheme, job.plan, job.rounds) for job in self.jobs.values()]
+                self.folder.keep_details(start_details(self.first, evaluator, plans))
             results = {} if self.stop and self.stop.stopped else self._results(evaluator)
         elapsed = time.perf_counter() - self.began
         return [
@@ -336,7 +373,11 @@ class _Runner:
         prepared = uploads.prepare(job.scheme, job.experiment.setting, job.plan)
         setting = prepared.setting
         rate, *smaller = job.rates(choice, prepared)
-        callbacks = (*self.callbacks, ReportProgress(self.progress, job.scheme.title))
+        own = (
+            each.for_run(job.experiment, job.scheme) if isinstance(each, PerRunCallback) else each
+            for each in self.callbacks
+        )
+        callbacks: tuple[Callback, ...] = (*own, ReportProgress(self.progress, job.scheme.title))
         if self.folder:
             callbacks += (
                 Checkpoint(self.folder.checkpoint(job.scheme.name), identity(config)),

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from codedfl._plain import plain
 from codedfl._version import __version__
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._notes import notes_on
-from codedfl.experiment._plain import plain
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
+from codedfl.experiment._verdict import verdict
+from codedfl.fleet import RoundTiming
 from codedfl.training import Ledger, RunResult
 
 SHARES = (90, 95)
@@ -22,7 +24,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
     """Return all results of a comparison as plain numbers, strings, lists and dictionaries."""
     setting, reference = comparison.setting, comparison.evaluator.reference
     federation, metric = setting.federation, comparison.evaluator.metric
-    timing = setting.timing()
+    timing, described = setting.timing(), setting.fleet.columns()
     summary: dict[str, Any] = plain(
         {
             "version": __version__,
@@ -40,7 +42,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             "delta": comparison.config.privacy.delta,
             "local_steps": setting.local_steps,
             "deadline_s": setting.deadline_s,
-            "bandwidth_hz": setting.channel.bandwidth_hz,
+            "bandwidth_hz": setting.channel.bandwidth_hz if isinstance(timing, RoundTiming) else None,
             "straggler_ratio": timing.straggler_ratio(1),
             "smoothness": setting.gram.smoothness,
             "incentive": _incentive(comparison),
@@ -49,14 +51,14 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             "devices": [
                 {
                     **asdict(device),
-                    "mac_rate": setting.fleet.mac_rate[i],
-                    "transmit_power_dbm": setting.fleet.transmit_power_dbm[i],
+                    **{name: values[i] for name, values in described.items()},
                     "arrival_probability": timing.arrival_probability(1)[i],
                     "uploads": setting.code.uploading[i],
                     "noise_variance": setting.code.noise_variance[i] if setting.code.uploading[i] else None,
                 }
                 for i, device in enumerate(federation.describe())
             ],
+            "verdict": verdict(comparison).sentences,
             "notes": notes_on(comparison),
             "wall_time_s": comparison.wall_time_s,
         }

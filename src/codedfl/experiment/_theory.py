@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from codedfl._plain import plain
+from codedfl._short_repr import ShortRepr
 from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import build_experiment
 from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._plain import plain
 from codedfl.experiment._runner import run
 from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, FixedBatchArrivals
@@ -38,8 +39,8 @@ ROOM = 2.0
 """The radius of Assumption 1 over the largest model norm of the run: local models may be larger than global ones."""
 
 
-@dataclass(frozen=True, eq=False)
-class TheoryReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class TheoryReport(ShortRepr):
     """The predictions of the theory for a configuration, and the measurements. All gaps are per sample, ``(f - f*) / m``.
 
     Args:

@@ -24,20 +24,21 @@ Example:
 """
 
 from codedfl.fleet._allocation import Allocation, allocate, expected_return, optimal_loads
-from codedfl.fleet._arrivals import (
-    AdaptiveBatchArrivals,
-    Arrivals,
-    Attendance,
-    CohortArrivals,
-    FixedBatchArrivals,
-)
+from codedfl.fleet._answer_files import is_recording
+from codedfl.fleet._answers import Answers, ArrivalChances, ResponseTimes
+from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals
+from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._channel import Channel
 from codedfl.fleet._deadline import ROUNDS_NEEDED, SLOWEST, epoch_seconds, expected_batch, fastest_deadline
-from codedfl.fleet._latency import BITS_PER_NUMBER, RoundTiming, Workload
+from codedfl.fleet._latency import RoundTiming
+from codedfl.fleet._measured import MeasuredFleet, MeasuredTiming
 from codedfl.fleet._profile_files import read_fleet
 from codedfl.fleet._profiles import Fleet, draw_fleet
+from codedfl.fleet._recorded import RecordedAnswers
 from codedfl.fleet._stragglers import bandwidth_for_straggler_ratio
+from codedfl.fleet._timing import AnyFleet, Timing, round_timing
 from codedfl.fleet._trace import TraceArrivals, read_trace, write_trace
+from codedfl.fleet._workload import BITS_PER_NUMBER, Workload
 
 __all__ = [
     "BITS_PER_NUMBER",
@@ -45,13 +46,21 @@ __all__ = [
     "SLOWEST",
     "AdaptiveBatchArrivals",
     "Allocation",
+    "Answers",
+    "AnyFleet",
+    "ArrivalChances",
     "Arrivals",
     "Attendance",
     "Channel",
     "CohortArrivals",
     "FixedBatchArrivals",
     "Fleet",
+    "MeasuredFleet",
+    "MeasuredTiming",
+    "RecordedAnswers",
+    "ResponseTimes",
     "RoundTiming",
+    "Timing",
     "TraceArrivals",
     "Workload",
     "allocate",
@@ -61,8 +70,10 @@ __all__ = [
     "expected_batch",
     "expected_return",
     "fastest_deadline",
+    "is_recording",
     "optimal_loads",
     "read_fleet",
     "read_trace",
+    "round_timing",
     "write_trace",
 ]

@@ -17,24 +17,28 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, whole_number
 from codedfl.fleet._latency import RoundTiming
+from codedfl.fleet._measured import MeasuredTiming
+from codedfl.fleet._timing import Timing
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
 _RELATIVE_TOLERANCE = 1e-6
 _MOST_DOUBLINGS = 40
 
 
-def expected_return(timing: RoundTiming, loads: npt.ArrayLike) -> FloatArray:
+def expected_return(timing: Timing, loads: npt.ArrayLike) -> FloatArray:
     """Return E[R_i(T; l)] = l P(T_i(l) <= T), the expected return of each device in samples."""
     size = counts("loads", loads, timing.fleet.devices)
     return size * timing.arrival_probability(size)
 
 
-def optimal_loads(timing: RoundTiming, samples: npt.ArrayLike) -> IntArray:
+def optimal_loads(timing: Timing, samples: npt.ArrayLike) -> IntArray:
     """Return the load with the greatest expected return, from 0 to l_i, for each device.
 
     ln E[R_i] = ln l - κ (2^(M / (B x)) - 1), x = T - t_D - a l, is concave, with its only stationary point where
     (T - t_D - x) κ (M / B) ln 2 · 2^(M / (B x)) = x². The integers beside that point are found by bisection on the sign
     of the slope, in logarithms, and compared. The load is 0 where nothing can arrive.
+
+    A measured device takes as long as it takes, so the more it returns the better: the load is its usual batch.
 
     Example:
         >>> from codedfl.fleet import Channel, Fleet, Workload
@@ -44,6 +48,9 @@ def optimal_loads(timing: RoundTiming, samples: npt.ArrayLike) -> IntArray:
         array([289, 231])
     """
     most = count_vector("samples", samples, timing.fleet.devices)
+    if isinstance(timing, MeasuredTiming):
+        usual = timing.fleet.usual_batch(most)
+        return np.where(timing.arrival_probability(usual) > 0, usual, 0)
     low, high = np.zeros_like(most), most + 1
     while (high - low > 1).any():
         middle = (low + high) // 2
@@ -86,7 +93,7 @@ class Allocation:
 
 
 def allocate(
-    timing: RoundTiming,
+    timing: Timing,
     samples: npt.ArrayLike,
     *,
     server_mac_rate: float,
@@ -107,7 +114,7 @@ def allocate(
         deadline: ``"fixed"`` or ``"free"``.
 
     Raises:
-        InputError: no deadline, however long, returns all samples.
+        InputError: no deadline, however long, returns all samples, or arrivals are known for one deadline alone.
 
     Example:
         >>> from codedfl.fleet import Channel, Fleet, Workload
@@ -133,6 +140,11 @@ def allocate(
     if deadline != "free":
         raise InputError(f"deadline = {shown(deadline)} must be 'fixed' or 'free'.")
 
+    if timing.fixed_deadline:
+        raise InputError(
+            "deadline = 'free' is not possible with 'arrival_probability', which holds for a deadline of "
+            f"{timing.deadline_s:g} s alone: give response times ('mean_s' and 'p95_s'), or use deadline = 'fixed'."
+        )
     target = int(most.sum())
     if target == 0 or coded == 0:
         raise InputError(
@@ -161,7 +173,7 @@ def allocate(
     return best
 
 
-def _at_deadline(timing: RoundTiming, samples: IntArray, server_mac_rate: float, coded_samples: int) -> Allocation:
+def _at_deadline(timing: Timing, samples: IntArray, server_mac_rate: float, coded_samples: int) -> Allocation:
     loads = optimal_loads(timing, samples)
     probability = timing.arrival_probability(loads)
     server_load = timing.server_capacity(server_mac_rate, coded_samples)

@@ -12,40 +12,15 @@ from typing import Protocol
 import numpy as np
 
 from codedfl.errors import InputError
+from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._inputs import count_vector, whole_number
 from codedfl.fleet._latency import RoundTiming
+from codedfl.fleet._timing import Timing
 from codedfl.streams import Streams
-from codedfl.typing import BoolArray, FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray
 
 BATCHES_AT_ONCE = 256
 """Batch sizes whose probabilities are held in memory at the same time."""
-
-
-@dataclass(frozen=True, eq=False)
-class Attendance:
-    """The devices that took part in one round.
-
-    Args:
-        batch_sizes: samples that each device computes on in every local step, (n,); 0 if it sits the round out.
-        arrived: whose update reached the server in time, (n,).
-        late_bits: bits sent by devices that missed the deadline, (n,); 0 for all others.
-        devices: indices of the n devices that were asked; None for all, in order.
-        weight: factor on every update that makes up for devices that were not asked, N / n.
-        probability: p_i as it was estimated before this round, (N,); None for the probabilities of the arrivals themselves.
-    """
-
-    batch_sizes: IntArray
-    arrived: BoolArray
-    late_bits: FloatArray
-    devices: IntArray | None = None
-    weight: float = 1.0
-    probability: FloatArray | None = None
-
-    def arrivals(self) -> list[tuple[int, int]]:
-        """Return the index and batch size of every device whose update arrived, in device order."""
-        places = np.flatnonzero(self.arrived)
-        devices = places if self.devices is None else self.devices[places]
-        return list(zip(devices.tolist(), self.batch_sizes[places].tolist(), strict=True))
 
 
 class Arrivals(Protocol):
@@ -107,8 +82,7 @@ class AdaptiveBatchArrivals:
 
     def among(self, devices: IntArray) -> AdaptiveBatchArrivals:
         """Return the arrivals of the devices with these indices."""
-        timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
-        return AdaptiveBatchArrivals(timing, self.samples[devices], self.streams)
+        return AdaptiveBatchArrivals(self.timing.among(devices), self.samples[devices], self.streams)
 
     def attend(self, round: int) -> Attendance:
         """Return b_k^i and who arrived; a device that would miss the deadline sends nothing."""
@@ -119,12 +93,12 @@ class AdaptiveBatchArrivals:
 
 @dataclass(frozen=True, eq=False)
 class FixedBatchArrivals:
-    """Every device computes on a batch of fixed size and arrives if the channel permits: p_i = p_i(b_i).
+    """Every device computes on a batch of fixed size and arrives if it is quick enough: p_i = p_i(b_i).
 
     Args:
         timing: the times of a round.
         batch_sizes: b_i, (N,); 0 keeps a device out of every round.
-        streams: source of the fading.
+        streams: source of the fading, or of the answers of a measured fleet.
 
     Example:
         >>> from codedfl.fleet import Channel, Fleet, Workload
@@ -134,7 +108,7 @@ class FixedBatchArrivals:
         array([0.472, 0.68 ])
     """
 
-    timing: RoundTiming
+    timing: Timing
     batch_sizes: IntArray
     streams: Streams
 
@@ -159,17 +133,11 @@ class FixedBatchArrivals:
 
     def among(self, devices: IntArray) -> FixedBatchArrivals:
         """Return the arrivals of the devices with these indices."""
-        timing = replace(self.timing, fleet=self.timing.fleet.among(devices))
-        return FixedBatchArrivals(timing, self.batch_sizes[devices], self.streams)
+        return FixedBatchArrivals(self.timing.among(devices), self.batch_sizes[devices], self.streams)
 
     def attend(self, round: int) -> Attendance:
-        """Return who arrived, and the bits that late devices had sent: R (T - t_D - t_C), less than M."""
-        timing = self.timing
-        fading = timing.channel.sample_fading(self.streams, round, timing.fleet.devices)
-        arrived = (self.batch_sizes > 0) & (timing.total_s(self.batch_sizes, fading) <= timing.deadline_s)
-        rate = timing.channel.uplink_rate_bps(fading, timing.fleet.transmit_power_dbm)
-        sent = np.minimum(rate * timing.upload_window_s(self.batch_sizes), timing.workload.payload_bits)
-        return Attendance(self.batch_sizes, arrived, late_bits=np.where(arrived, 0.0, sent))
+        """Return who arrived, and what late devices sent."""
+        return self.timing.attend(self.batch_sizes, self.streams, round)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from codedfl.fleet._latency import RoundTiming
+from codedfl.fleet._measured import MeasuredTiming
+from codedfl.fleet._timing import Timing
 from codedfl.typing import FloatArray, IntArray
 
 ROUNDS_NEEDED = 15.0
@@ -24,22 +25,25 @@ MOST_DEVICES = 512
 QUADRATURE_POINTS = 65
 
 
-def expected_batch(timing: RoundTiming, samples: IntArray) -> FloatArray:
+def expected_batch(timing: Timing, samples: IntArray) -> FloatArray:
     """Return ``E[b_k^i]``, the mean of the largest batch that meets the deadline, 0 in rounds that a device misses.
 
-    A batch has ``n`` rows or more with probability ``p_i(n)``, so this is ``sum_{n=1}^{l_i} p_i(n)``, here by quadrature.
+    A batch has ``n`` rows or more with probability ``p_i(n)``, so this is ``sum_{n=1}^{l_i} p_i(n)``, here by quadrature. In a
+    measured fleet batches do not adapt: it is the usual batch times ``p_i``.
 
     Args:
         timing: the times of a round.
         samples: ``l_i``, (N,).
 
     Example:
-        >>> from codedfl.fleet import Channel, Fleet, Workload
+        >>> from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
         >>> fleet = Fleet(("a", "b"), np.array([1.2e6, 1.5e6]), np.array([15.0, 25.0]))
         >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
         >>> expected_batch(timing, np.array([3000, 3000])).round()
         array([185., 309.])
     """
+    if isinstance(timing, MeasuredTiming):
+        return timing.expected_batch(samples)
     share = np.linspace(0.0, 1.0, QUADRATURE_POINTS)
     # Beyond the rows that fit without any upload the probability is zero, so points there would be wasted.
     room = np.maximum(timing.deadline_s - timing.download_s, 0.0) / timing.seconds_per_sample
@@ -51,18 +55,18 @@ def expected_batch(timing: RoundTiming, samples: IntArray) -> FloatArray:
     return np.where(samples > 0, np.minimum(mean, samples), 0.0)
 
 
-def epoch_seconds(timing: RoundTiming, samples: IntArray) -> FloatArray:
+def epoch_seconds(timing: Timing, samples: IntArray) -> FloatArray:
     """Return the mean time in which each device gets through as many rows as it has: ``T l_i / E[b_k^i]``, (N,)."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         seconds = timing.deadline_s * samples / expected_batch(timing, samples)
     return np.where(samples > 0, seconds, 0.0)
 
 
-def fastest_deadline(timing: RoundTiming, samples: IntArray) -> float:
+def fastest_deadline(timing: Timing, samples: IntArray) -> float:
     """Return the deadline at which training is predicted to be fastest, among `CANDIDATES` times that of ``timing``.
 
     The prediction is `ROUNDS_NEEDED` rounds, plus the mean time in which a device gets through its rows. Short rounds leave slow
-    devices behind, long ones are few.
+    devices behind, long ones are few. If arrivals are known for one deadline alone, it is that one.
 
     Args:
         timing: the times of a round, with the deadline that is set.
@@ -71,17 +75,17 @@ def fastest_deadline(timing: RoundTiming, samples: IntArray) -> float:
     Example:
         A channel on which most devices need longer than the deadline:
 
-        >>> from codedfl.fleet import Channel, Fleet, Workload
+        >>> from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
         >>> fleet = Fleet(tuple("abc"), np.full(3, 1.5e6), np.array([15.0, 17.0, 20.0]))
         >>> slow = RoundTiming(fleet, Channel(bandwidth_hz=20e3), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
         >>> slow.straggler_ratio(1) > 0.5, round(fastest_deadline(slow, np.full(3, 3000)), 1)
         (True, 28.3)
     """
     has_rows = np.flatnonzero(samples > 0)
-    if has_rows.size == 0:
+    if has_rows.size == 0 or timing.fixed_deadline:
         return timing.deadline_s
     looked_at = has_rows[np.unique(np.linspace(0, has_rows.size - 1, MOST_DEVICES).astype(np.int64))]
-    part, rows = replace(timing, fleet=timing.fleet.among(looked_at)), samples[looked_at]
+    part, rows = timing.among(looked_at), samples[looked_at]
     deadlines = timing.deadline_s * CANDIDATES
     epochs = np.array([epoch_seconds(replace(part, deadline_s=float(deadline)), rows) for deadline in deadlines])
     longest = SLOWEST * float(np.min(np.median(epochs, axis=1)))

@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
+from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._channel import Channel
-from codedfl.fleet._inputs import counts, whole_number
+from codedfl.fleet._inputs import counts
 from codedfl.fleet._profiles import Fleet
-from codedfl.typing import BoolArray, FloatArray, IntArray
-
-BITS_PER_NUMBER = 32
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What a device does in a round.
-
-    Args:
-        payload_bits: M, the size of a model or of an update.
-        macs_per_sample: N_MAC, multiply-accumulate operations for one sample in one local step.
-        local_steps: τ.
-
-    Example:
-        >>> Workload.for_linear_model(dimension=2000, outputs=10, local_steps=5)
-        Workload(payload_bits=640000, macs_per_sample=40000, local_steps=5)
-    """
-
-    payload_bits: float
-    macs_per_sample: float
-    local_steps: int
-
-    def __post_init__(self) -> None:
-        require_positive("workload.payload_bits", self.payload_bits)
-        require_positive("workload.macs_per_sample", self.macs_per_sample)
-        object.__setattr__(self, "local_steps", whole_number("workload.local_steps", self.local_steps, 1))
-
-    @classmethod
-    def for_linear_model(cls, dimension: int, outputs: int, local_steps: int) -> Workload:
-        """Return the work for W of d × o numbers: M = 32 d o and N_MAC = 2 d o (forward and backward)."""
-        size = whole_number("dimension", dimension, 1) * whole_number("outputs", outputs, 1)
-        return cls(payload_bits=BITS_PER_NUMBER * size, macs_per_sample=2 * size, local_steps=local_steps)
+from codedfl.fleet._workload import ServerTiming, Workload, largest_fitting
+from codedfl.streams import Streams
+from codedfl.typing import FloatArray, IntArray
 
 
-@dataclass(frozen=True)
-class RoundTiming:
+@dataclass(frozen=True, repr=False)
+class RoundTiming(ShortRepr, ServerTiming):
     """The times of a round: t_k^i(b) = t_D + t_C^i(b) + t_U,k^i against the deadline T.
 
     Batch sizes are whole numbers, one for all devices or one for each, (..., N). A batch of 0 means that the device
@@ -81,6 +52,10 @@ class RoundTiming:
 
     def __post_init__(self) -> None:
         require_positive("deadline_s", self.deadline_s)
+
+    def among(self, devices: IntArray) -> RoundTiming:
+        """Return the round of the devices with these indices."""
+        return replace(self, fleet=self.fleet.among(devices))
 
     @property
     def download_s(self) -> float:
@@ -141,22 +116,44 @@ class RoundTiming:
             lambda batch: self.download_s + self._seconds_of(batch) + upload <= self.deadline_s,
         )
 
-    def server_batch(self, mac_rate: float, coded_samples: int) -> int:
-        """Return b_s = floor(T MACR_s / (τ N_MAC)), at least 1 and at most c.
+    def attend(self, batch_sizes: IntArray, streams: Streams, round: int) -> Attendance:
+        """Return who arrives with these batches, and the bits that late devices had sent: R (T - t_D - t_C), less than M."""
+        fading = self.channel.sample_fading(streams, round, self.fleet.devices)
+        arrived = (batch_sizes > 0) & (self.total_s(batch_sizes, fading) <= self.deadline_s)
+        rate = self.channel.uplink_rate_bps(fading, self.fleet.transmit_power_dbm)
+        sent = np.minimum(rate * self.upload_window_s(batch_sizes), self.workload.payload_bits)
+        return Attendance(batch_sizes, arrived, late_bits=np.where(arrived, 0.0, sent))
+
+    def preparation_s(self, bits: FloatArray, macs: FloatArray, samples: IntArray) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
+        """Return the time for arithmetic before training, and for sending what it made at the mean uplink rate, (N,) each.
 
         Args:
-            mac_rate: MACR_s of the server, in MAC per second.
-            coded_samples: c.
+            bits: sent by each device, (N,).
+            macs: arithmetic on each device, (N,).
+            samples: l_i, which measured fleets need.
         """
-        return max(1, self.server_capacity(mac_rate, whole_number("coded_samples", coded_samples, 1)))
+        return macs / self.fleet.mac_rate, bits / self.channel.mean_uplink_rate_bps(self.fleet.transmit_power_dbm)
 
-    def server_capacity(self, mac_rate: float, coded_samples: int) -> int:
-        """Return how many of c coded samples the server gets through in time; 0 if not even one."""
-        require_positive("server.mac_rate", mac_rate)
-        most = np.array([whole_number("coded_samples", coded_samples, 0)])
-        macs = self.workload.local_steps * self.workload.macs_per_sample
-        estimate = np.array([self.deadline_s * mac_rate / macs])
-        return int(largest_fitting(estimate, most, lambda batch: macs * batch / mac_rate <= self.deadline_s)[0])
+    def computing_s(self, macs: FloatArray, updates: FloatArray) -> FloatArray:  # noqa: ARG002 (of measured fleets)
+        """Return the time that each device took for arithmetic, which made so many updates, (N,)."""
+        return macs / self.fleet.mac_rate
+
+    def receiving_s(self, bits: float) -> FloatArray:
+        """Return the time in which each device downloads something, (N,)."""
+        return np.full(self.fleet.devices, bits / self.channel.download_rate_bps)
+
+    def shortest_s(self, batch: npt.ArrayLike) -> float:
+        """Return a deadline that at least one device with these batches misses for certain, or just so."""
+        return float(np.max(self.compute_s(batch))) + self.download_s
+
+    def longest_s(self, batch: npt.ArrayLike) -> float:  # noqa: ARG002 (of measured fleets)
+        """Return infinity: a longer deadline always lets more devices arrive."""
+        return math.inf
+
+    @property
+    def fixed_deadline(self) -> bool:
+        """Whether arrivals are known for this deadline alone: no, the model holds for any."""
+        return False
 
     def _seconds_of(self, batch: IntArray) -> FloatArray:
         return self.workload.local_steps * self.workload.macs_per_sample * batch / self.fleet.mac_rate
@@ -193,24 +190,3 @@ def outage_exponent(
         doublings = payload_bits / bandwidth_hz / np.where(open_window, window_s, 1.0)
         exponent = attenuation * np.expm1(math.log(2) * doublings)
     return np.where(open_window, exponent, np.inf)
-
-
-def largest_fitting(estimate: FloatArray, most: IntArray, fits: Callable[[IntArray], BoolArray]) -> IntArray:
-    """Return the largest counts from 0 to ``most`` that fit; 0 always does.
-
-    A quotient such as ``(T - t_D - t_U) / a`` is off by one when rounding falls on the wrong side of an integer, so it
-    only starts the search: neighbours are tried until ``fits(count)`` holds and ``fits(count + 1)`` does not. ``fits``
-    must be non-increasing in the count, as sums and products of non-negative floats are.
-
-    Example:
-        >>> (0.5 - 0.2) / 0.1, 0.2 + 0.1 * 3 <= 0.5
-        (2.9999999999999996, True)
-        >>> largest_fitting(np.array([3.0 - 1e-15]), np.array([9]), lambda count: 0.2 + 0.1 * count <= 0.5)
-        array([3])
-    """
-    count = np.clip(np.floor(estimate), 0, most).astype(np.int64)
-    while (too_many := (count > 0) & ~fits(count)).any():
-        count = count - too_many
-    while (room := (count < most) & fits(count + 1)).any():
-        count = count + room
-    return count

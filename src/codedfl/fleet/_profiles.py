@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl._messages import shown
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, require_powers_dbm
 from codedfl.typing import FloatArray, IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class Fleet:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fleet(ShortRepr):
     """The fixed properties of N devices: names, compute rates and transmit powers.
 
     Args:
@@ -56,6 +57,10 @@ class Fleet:
     def devices(self) -> int:
         """The number of devices, N."""
         return len(self.names)
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return what is known about every device, by the name of its column in a file, (N,) each."""
+        return {"mac_rate": self.mac_rate, "transmit_power_dbm": self.transmit_power_dbm}
 
     def among(self, devices: IntArray) -> Fleet:
         """Return the fleet of the devices with these indices."""

@@ -14,7 +14,8 @@ from codedfl._messages import shown
 from codedfl._validation import require_finite, require_positive
 from codedfl.errors import InputError
 from codedfl.files import csv_text, write_atomically
-from codedfl.fleet._arrivals import Arrivals, Attendance, given_arrival, read_only
+from codedfl.fleet._arrivals import Arrivals, given_arrival, read_only
+from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._inputs import counts, float_vector, whole_number
 from codedfl.fleet._profiles import checked_names
 from codedfl.typing import BoolArray, FloatArray, IntArray

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import file_digest
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,18 @@ import pandas as pd
 from codedfl._messages import did_you_mean, listing, shown
 from codedfl._version import __version__
 from codedfl.coding import Rows
-from codedfl.data import Columns, Table, TargetEncoding, is_file_name, read_frame, read_npz_tables, require_targets
+from codedfl.data import (
+    Columns,
+    Table,
+    TargetEncoding,
+    is_file_name,
+    read_frame,
+    read_npz_tables,
+    require_targets,
+    table_columns,
+)
 from codedfl.errors import InputError
-from codedfl.files import make_private_folder, read_npz, read_parquet, refusing_damage, require_file
+from codedfl.files import make_private_folder, read_npz, require_file
 from codedfl.flower._federation_config import FederationConfig, FederationData
 from codedfl.flower._vault import open_privately, refusing_failure
 from codedfl.identity import identity
@@ -92,7 +99,7 @@ def _read(path: Path, data: FederationData) -> tuple[FloatArray, FloatArray]:
     if path.suffix.lower() == ".npz":
         table = _read_arrays(path, data)
     else:
-        names = _column_names(path)
+        names = table_columns(path)
         _require_columns(path, "data.columns", data.columns, names)
         _require_columns(path, "data.target", data.target, names)
         others = tuple(name for name in names if name not in (*data.columns, *data.target))
@@ -102,19 +109,6 @@ def _read(path: Path, data: FederationData) -> tuple[FloatArray, FloatArray]:
         except InputError as error:
             raise InputError(str(error).replace(", or leave it out with data.drop", "")) from error
     return table.with_features(data.columns), _labels(table, data)
-
-
-def _column_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the columns of a .csv or .parquet file, without reading its rows."""
-    if path.suffix.lower() == ".parquet":
-        if find_spec("pyarrow") is None:
-            read_parquet(path)  # says how to install it
-        from pyarrow import parquet
-
-        with refusing_damage(path, "a .parquet file"):
-            return tuple(str(name) for name in parquet.read_schema(path).names)
-    with refusing_damage(path, "a .csv file"), path.open(encoding="utf-8-sig", newline="") as file:
-        return tuple(next(filter(None, csv.reader(file)), []))
 
 
 def _read_arrays(path: Path, data: FederationData) -> Table:

@@ -38,7 +38,7 @@ def offered_menu(config: FederationConfig) -> Menu | None:
 
 def menu_values(menu: Menu | None) -> dict[str, list[float]]:
     """Return a menu as the values of a message."""
-    return {} if menu is None else {"epsilon": menu.epsilon.tolist(), "reward": menu.reward.tolist()}
+    return {} if menu is None else {"mi_dp_bits": menu.mi_dp_bits.tolist(), "reward": menu.reward.tolist()}
 
 
 def require_bought(config: FederationConfig, item: int, noise_variance: float) -> None:
@@ -50,7 +50,7 @@ def require_bought(config: FederationConfig, item: int, noise_variance: float) -
     menu = offered_menu(config)
     if menu is None or item < 0:
         return
-    bought = noise_variance_for_mi_dp(float(menu.epsilon[item]), config.coding.coded_samples)
+    bought = noise_variance_for_mi_dp(float(menu.mi_dp_bits[item]), config.coding.coded_samples)
     if noise_variance > bought * (1 + 1e-9):
         raise BadMessage(
             f"noise_variance = {noise_variance:g}, expected {bought:g} or less, as the contract item {item} says."

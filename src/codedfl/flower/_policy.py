@@ -277,7 +277,7 @@ def noise_of(
     item = menu.choose(privacy.sensitivity, mi_dp_bits(rows, least))
     if item is None:
         return None
-    return NoiseLevel(max(noise_variance_for_mi_dp(float(menu.epsilon[item]), rows), least), label_noise, item)
+    return NoiseLevel(max(noise_variance_for_mi_dp(float(menu.mi_dp_bits[item]), rows), least), label_noise, item)
 
 
 def _upload_of(federation: FederationConfig) -> Upload | None:
@@ -356,10 +356,10 @@ def _largest_ratio(federation: FederationConfig, upload: Upload, epsilon: float,
 
 def _require_menu(menu: Menu) -> None:
     """Refuse a contract that is not one, since it came from the server."""
-    for name, values in (("epsilon", menu.epsilon), ("reward", menu.reward)):
-        if values.shape != (menu.epsilon.size,) or not (np.isfinite(values) & (values > 0)).all():
+    for name, values in (("mi_dp_bits", menu.mi_dp_bits), ("reward", menu.reward)):
+        if values.shape != (menu.mi_dp_bits.size,) or not (np.isfinite(values) & (values > 0)).all():
             raise InputError(
                 f"{name} of the offered contract is not a list of positive numbers: offer another contract."
             )
-    if menu.items == 0 or (np.diff(menu.epsilon) >= 0).any():
-        raise InputError("epsilon of the offered contract does not fall from item to item: offer another contract.")
+    if menu.items == 0 or (np.diff(menu.mi_dp_bits) >= 0).any():
+        raise InputError("mi_dp_bits of the offered contract does not fall from item to item: offer another contract.")

@@ -83,10 +83,10 @@ def requested_train(request: Packet, federation: FederationConfig) -> TrainReque
 
 def requested_menu(request: Packet) -> Menu | None:
     """Check the contract that a server offers; None if it offers none."""
-    if "epsilon" not in request.values and "reward" not in request.values:
+    if "mi_dp_bits" not in request.values and "reward" not in request.values:
         return None
     columns = []
-    for name in ("epsilon", "reward"):
+    for name in ("mi_dp_bits", "reward"):
         given = request.values.get(name)
         if not isinstance(given, list) or not 0 < len(given) <= MOST_ITEMS:
             raise InputError(f"{name} of the contract must be a list of 1 to {MOST_ITEMS} numbers.")

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codedfl.experiment import Predictor
+from codedfl._version import __version__
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet import write_trace
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._joining import offered_menu
 from codedfl.incentive import Menu
+from codedfl.models import Predictor
 
 if TYPE_CHECKING:
     from codedfl.flower._rounds import Rounds
@@ -27,20 +28,40 @@ def results_folder(folder: Path) -> Path:
 
 
 def write_results(folder: Path, config: FederationConfig, rounds: Rounds) -> None:
-    """Write ``model.npz``, ``curve.csv``, ``trace.csv``, ``federation.png`` and ``summary.json``, each atomically.
+    """Write ``model.safetensors``, ``curve.csv``, ``trace.csv``, ``federation.png`` and ``summary.json``, each atomically.
 
     The trace is in the format of `codedfl run --trace`, so the simulator can replay who arrived.
     """
     results = results_folder(folder)
     results.mkdir(parents=True, exist_ok=True)
-    names = config.data.classes or config.data.target
-    Predictor(config.map(), rounds.model, config.data.task, names).save(results / "model.npz")
+    model(config, rounds).save(results / "model.safetensors")
     rows = [["" if point[key] is None else point[key] for key in CURVE] for point in rounds.curve]
     write_atomically(results / "curve.csv", csv_text(CURVE, rows))
     if rounds.arrivals.rounds:
         write_trace(results / "trace.csv", rounds.arrivals.trace(), rounds.roster.names)
     write_atomically(results / "federation.png", picture(config, rounds))
     write_atomically(results / "summary.json", json.dumps(summary(config, rounds), indent=2) + "\n")
+
+
+def model(config: FederationConfig, rounds: Rounds) -> Predictor:
+    """Return the model with its feature map, names and origin."""
+    data = config.data
+    return Predictor(
+        config.map(),
+        rounds.model,
+        data.task,
+        data.classes or data.target,
+        input_names=data.columns,
+        target_columns=data.target,
+        provenance={
+            "codedfl": __version__,
+            "federation": config.name,
+            "scheme": config.scheme,
+            "rounds": rounds.state.round,
+            "metric": metric_of(config),
+            "score": rounds.curve[-1]["score"],
+        },
+    )
 
 
 def picture(config: FederationConfig, rounds: Rounds) -> bytes:
@@ -97,4 +118,4 @@ def _paid(menu: Menu | None, item: int, *, uploaded: bool) -> dict[str, float]:
         return {}
     if item < 0 or not uploaded:
         return {"reward": 0.0}
-    return {"reward": float(menu.reward[item]), "epsilon_bits": float(menu.epsilon[item])}
+    return {"reward": float(menu.reward[item]), "mi_dp_bits": float(menu.mi_dp_bits[item])}

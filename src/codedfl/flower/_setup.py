@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from codedfl._messages import did_you_mean, listing, shown
-from codedfl.data import TaskChoice, fit_feature_map, is_file_name, load_dataset
+from codedfl.data import (
+    Columns,
+    TaskChoice,
+    fit_feature_map,
+    fit_targets,
+    is_file_name,
+    read_numeric_table,
+    require_targets,
+)
 from codedfl.errors import InputError
 from codedfl.files import PRIVATE, make_private_folder, require_file, sync_folder, write_atomically
 from codedfl.flower._certificates import make_authority, make_key_pair, make_server_certificate
@@ -190,25 +196,28 @@ def config_from_sample(
     if not is_file_name(str(path)):
         raise InputError(f"the sample {shown(Path(path))} is not a table: give a .csv, .npz or .parquet file.")
     require_file("the sample", path)
-    # The split between training and test rows does not matter here: both are used.
-    sample = load_dataset(str(path), target=target, drop=drop, task=task, test_fraction=0.5, rng=Streams(0).at("split"))
+    columns = Columns((target,) if isinstance(target, str) else tuple(target), drop=tuple(drop))
+    sample = read_numeric_table(Path(path), columns)
+    encoding = fit_targets(sample.targets, task, sample.path)
+    require_targets("the target", encoding.encode(sample.targets, sample.path), encoding.task)
     values = dict(settings or {})
     for key in ("data", "devices"):
         if key in values:
             raise InputError(f"settings.{key} = {shown(values[key])} is not possible beside a sample: leave it out.")
     values["devices"] = list(devices)
-    is_classification = sample.task == "classification"
+    is_classification = encoding.task == "classification"
     names = [target] if isinstance(target, str) else list(target) or ["y"]
     values["data"] = {
         "columns": sample.feature_names,
-        "target": names if is_classification else sample.target_names,
-        "task": sample.task,
-        "classes": sample.target_names if is_classification else (),
+        "target": names if is_classification else encoding.names,
+        "task": encoding.task,
+        "classes": encoding.names if is_classification else (),
     }
     given = values.get("features", {})
     if standardize and isinstance(given, Mapping):
-        rows = np.concatenate([sample.features, sample.test_features])
-        fitted = fit_feature_map(rows, kind="none", standardize=True, scaling="none", rng=Streams(0).at("features"))
+        fitted = fit_feature_map(
+            sample.features, kind="none", standardize=True, scaling="none", rng=Streams(0).at("features")
+        )
         if fitted.input_mean is not None and fitted.input_scale is not None:
             moments = {"mean": fitted.input_mean.tolist(), "scale": fitted.input_scale.tolist()}
             values["features"] = moments | dict(given)

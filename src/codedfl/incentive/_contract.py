@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_positive
 from codedfl.incentive._gamma import Gamma, QuarticLoss
-from codedfl.incentive._leakage import epsilon_of
+from codedfl.incentive._leakage import mi_dp_bits_of
 from codedfl.incentive._menu import Menu, distinct_items, marginal_rewards, optimal_rewards
 from codedfl.incentive._pooling import PooledTerms, pool, separate_maximisers
 from codedfl.incentive._traits import DeviceTraits, representable, require_representable
@@ -16,9 +17,9 @@ from codedfl.incentive._verification import Verification, verify_items
 from codedfl.typing import FloatArray, IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class Contract:
-    """One item ``(eps_i, r_i)`` per device, in the caller's order.
+@dataclass(frozen=True, eq=False, repr=False)
+class Contract(ShortRepr):
+    """One item ``(bits_i, r_i)`` per device, in the caller's order.
 
     Args:
         traits: The devices that it was designed for.
@@ -26,8 +27,8 @@ class Contract:
         reward_weight: ``lambda``, what a unit of reward costs the server in units of ``gamma``.
         gamma: The server's utility of a device's noise variance.
         order: The devices from the least to the most sensitive.
-        epsilon: ``eps_i``, the privacy budget of each device in bits.
-        noise_variance: ``sigma_i^2 = q_i^-1(eps_i)``.
+        mi_dp_bits: ``bits_i``, the MI-DP of each device in bits (``epsilon_i`` in the paper).
+        noise_variance: ``sigma_i^2 = q_i^-1(bits_i)``.
         reward: ``r_i``.
     """
 
@@ -36,7 +37,7 @@ class Contract:
     reward_weight: float
     gamma: Gamma
     order: IntArray
-    epsilon: FloatArray
+    mi_dp_bits: FloatArray
     noise_variance: FloatArray
     reward: FloatArray
 
@@ -47,8 +48,8 @@ class Contract:
 
     @property
     def utility(self) -> FloatArray:
-        """``U_i = r_i - mu_i eps_i`` of each device."""
-        return self.reward - self.sensitivity * self.epsilon
+        """``U_i = r_i - mu_i bits_i`` of each device."""
+        return self.reward - self.sensitivity * self.mi_dp_bits
 
     @property
     def total_reward(self) -> float:
@@ -68,7 +69,7 @@ class Contract:
     @property
     def menu(self) -> Menu:
         """The distinct items, from the largest budget to the least."""
-        return distinct_items(self.epsilon, self.reward)
+        return distinct_items(self.mi_dp_bits, self.reward)
 
     def choose(self, sensitivity: float) -> int | None:
         """Return the index in :attr:`menu` of the item that a device of any sensitivity picks; None if it picks none."""
@@ -91,7 +92,7 @@ class Contract:
             ),
             sensitivity=self.sensitivity[order],
             least_hidden_variance=self.traits.least_hidden_variance[order],
-            epsilon=self.epsilon[order],
+            mi_dp_bits=self.mi_dp_bits[order],
             reward=self.reward[order],
             all_pairs=self.traits.devices <= all_pairs_up_to,
         )
@@ -103,7 +104,7 @@ def design_contract(
     """Return the best contract for the server among those that devices accept and answer truthfully.
 
     Problem (P1): maximise ``sum_i Gamma(sigma_i^2) - lambda sum_i r_i`` subject to no device doing better with
-    another's item (IC) or with none (IR), with budgets ``0 < eps_i <= q_i(sigma_min,i^2)``. Given the rewards of
+    another's item (IC) or with none (IR), with budgets ``0 < bits_i <= q_i(sigma_min,i^2)``. Given the rewards of
     Theorem 3 it is (P2), solved exactly by pooling. A smaller ``lambda`` pays more. Devices of equal sensitivity may
     have budgets in any order; the best order is that of their individually optimal budgets.
 
@@ -131,7 +132,9 @@ def design_contract(
     chosen: Gamma = QuarticLoss() if gamma is None else gamma
     with representable():
         contract = _design(traits, reward_weight, coded_samples, chosen)
-        require_representable(contract.noise_variance, contract.reward, 1 / contract.epsilon, contract.server_utility)
+        require_representable(
+            contract.noise_variance, contract.reward, 1 / contract.mi_dp_bits, contract.server_utility
+        )
     return contract
 
 
@@ -141,7 +144,7 @@ def _design(traits: DeviceTraits, reward_weight: float, coded_samples: int, gamm
     price = reward_weight * marginal_rewards(sensitivity)
     terms = PooledTerms(price, interference, coded_samples, gamma)
     hidden = pool(terms, separate_maximisers(terms), traits.least_hidden_variance[order])
-    epsilon = epsilon_of(hidden, coded_samples)
+    mi_dp_bits = mi_dp_bits_of(hidden, coded_samples)
     place = np.empty_like(order)
     place[order] = np.arange(order.size)
     return Contract(
@@ -150,9 +153,9 @@ def _design(traits: DeviceTraits, reward_weight: float, coded_samples: int, gamm
         reward_weight=reward_weight,
         gamma=gamma,
         order=order,
-        epsilon=epsilon[place],
+        mi_dp_bits=mi_dp_bits[place],
         noise_variance=(hidden - interference)[place],
-        reward=optimal_rewards(sensitivity, epsilon)[place],
+        reward=optimal_rewards(sensitivity, mi_dp_bits)[place],
     )
 
 

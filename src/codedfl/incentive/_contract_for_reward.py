@@ -11,7 +11,7 @@ from codedfl._validation import require_at_least
 from codedfl.errors import InputError
 from codedfl.incentive._contract import Contract, design_contract
 from codedfl.incentive._gamma import Gamma
-from codedfl.incentive._leakage import epsilon_of
+from codedfl.incentive._leakage import mi_dp_bits_of
 from codedfl.incentive._menu import marginal_rewards
 from codedfl.incentive._traits import DeviceTraits, representable, require_representable
 
@@ -33,7 +33,7 @@ def most_payable(traits: DeviceTraits, coded_samples: int = 10_000) -> float:
     require_at_least("coded_samples", coded_samples, 1)
     order = np.lexsort((traits.least_hidden_variance, traits.sensitivity))
     hidden = np.maximum.accumulate(traits.least_hidden_variance[order])
-    return float((marginal_rewards(traits.sensitivity[order]) * epsilon_of(hidden, coded_samples)).sum())
+    return float((marginal_rewards(traits.sensitivity[order]) * mi_dp_bits_of(hidden, coded_samples)).sum())
 
 
 def contract_for_reward(

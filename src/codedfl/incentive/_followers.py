@@ -14,8 +14,8 @@ SMALLEST_SHARE = 1e-12
 def free_intensity(sensitivity: FloatArray) -> float:
     """Return ``E / R`` of the equilibrium without caps: the total privacy budget per unit of reward.
 
-    Device i maximises ``U_i = R epsilon_i / E - mu_i epsilon_i`` with ``E = sum_j epsilon_j``. Its best answer obeys
-    ``epsilon_i = E max(1 - mu_i E / R, 0)``. In order of ``mu``, participants join while ``mu_{n+1} < (sum_{j<=n+1} mu_j) / n``;
+    Device i maximises ``U_i = R bits_i / E - mu_i bits_i`` with ``E = sum_j bits_j``. Its best answer obeys
+    ``bits_i = E max(1 - mu_i E / R, 0)``. In order of ``mu``, participants join while ``mu_{n+1} < (sum_{j<=n+1} mu_j) / n``;
     summing over the n participants gives ``E / R = (n - 1) / S`` with ``S = sum_{j<=n} mu_j``.
 
     Example:
@@ -35,7 +35,7 @@ def free_intensity(sensitivity: FloatArray) -> float:
 def free_response(total_reward: float, sensitivity: FloatArray) -> FloatArray:
     """Return each device's equilibrium privacy budget without caps, in closed form.
 
-    ``epsilon_i = ((n-1)/S) (1 - (n-1) mu_i / S) R`` for the n participants of :func:`free_intensity`, 0 for others. The
+    ``bits_i = ((n-1)/S) (1 - (n-1) mu_i / S) R`` for the n participants of :func:`free_intensity`, 0 for others. The
     equilibrium is unique, has at least two participants, and scales with ``R``.
 
     Args:
@@ -43,7 +43,7 @@ def free_response(total_reward: float, sensitivity: FloatArray) -> FloatArray:
         sensitivity: ``mu_i``, two or more, positive, in any order.
 
     Returns:
-        ``epsilon_i`` in the order of ``sensitivity``.
+        ``bits_i`` in the order of ``sensitivity``.
 
     Example:
         >>> free_response(8.0, np.array([3.0, 1.0, 1.0])).tolist()
@@ -53,21 +53,21 @@ def free_response(total_reward: float, sensitivity: FloatArray) -> FloatArray:
     return intensity * total_reward * _shares(sensitivity, intensity)
 
 
-def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilon: FloatArray) -> FloatArray:
-    """Return each device's equilibrium privacy budget when each can give up at most ``largest_epsilon``.
+def capped_response(total_reward: float, sensitivity: FloatArray, largest_mi_dp_bits: FloatArray) -> FloatArray:
+    """Return each device's equilibrium privacy budget when each can give up at most ``largest_mi_dp_bits``.
 
     The total budget ``E`` is the unique root of ``sum_i clip(1 - mu_i E / R, 0, cap_i / E) = 1``, whose left side falls
-    from N to 0 as ``E`` grows; ``epsilon_i = clip(E (1 - mu_i E / R), 0, cap_i)``. The root is bracketed, found, and
+    from N to 0 as ``E`` grows; ``bits_i = clip(E (1 - mu_i E / R), 0, cap_i)``. The root is bracketed, found, and
     then made exact: with ``K`` the sum of the capped budgets and ``M`` the sum of the sensitivities of the n interior
     devices, ``M (E/R)^2 - (n - 1) (E/R) - K/R = 0``.
 
     Args:
         total_reward: ``R``, positive.
         sensitivity: ``mu_i``, two or more, positive, in any order.
-        largest_epsilon: ``cap_i``, positive; infinite for a device without a cap.
+        largest_mi_dp_bits: ``cap_i``, positive; infinite for a device without a cap.
 
     Returns:
-        ``epsilon_i`` in the order of ``sensitivity``.
+        ``bits_i`` in the order of ``sensitivity``.
 
     Example:
         >>> capped_response(8.0, np.array([3.0, 1.0, 1.0]), np.array([9.0, 0.5, 0.5])).round(4).tolist()
@@ -75,9 +75,9 @@ def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilo
     """
     intensity = free_intensity(sensitivity)
     free = intensity * total_reward * _shares(sensitivity, intensity)
-    if (free <= largest_epsilon).all():
+    if (free <= largest_mi_dp_bits).all():
         return free
-    caps = largest_epsilon / total_reward
+    caps = largest_mi_dp_bits / total_reward
 
     def excess(t: float) -> float:
         return float(np.clip(1 - sensitivity * t, 0, caps / t).sum()) - 1
@@ -93,10 +93,10 @@ def capped_response(total_reward: float, sensitivity: FloatArray, largest_epsilo
     n, slope, fixed = np.count_nonzero(inside), sensitivity[inside].sum(), caps[capped].sum()
     intensity = fixed if n == 0 else ((n - 1) + np.sqrt((n - 1) ** 2 + 4 * slope * fixed)) / (2 * slope)
     bits = intensity * total_reward * _shares(sensitivity, intensity)
-    return np.minimum(np.where(capped, largest_epsilon, bits), largest_epsilon)
+    return np.minimum(np.where(capped, largest_mi_dp_bits, bits), largest_mi_dp_bits)
 
 
-def reward_at_intensity(intensity: float, sensitivity: FloatArray, largest_epsilon: FloatArray) -> float:
+def reward_at_intensity(intensity: float, sensitivity: FloatArray, largest_mi_dp_bits: FloatArray) -> float:
     """Return the total reward whose equilibrium with caps has a given ``E / R``; infinite if there is none.
 
     ``E / R`` never rises with R, so at ``E / R = 1 / mu_k`` the result is the reward above which device k takes part.
@@ -105,7 +105,7 @@ def reward_at_intensity(intensity: float, sensitivity: FloatArray, largest_epsil
     Args:
         intensity: ``E / R``, below :func:`free_intensity`.
         sensitivity: ``mu_i``.
-        largest_epsilon: ``cap_i``.
+        largest_mi_dp_bits: ``cap_i``.
 
     Example:
         >>> mu, caps = np.array([3.0, 1.0, 1.0]), np.array([9.0, 0.5, 0.5])
@@ -115,10 +115,10 @@ def reward_at_intensity(intensity: float, sensitivity: FloatArray, largest_epsil
         ([0.0, 0.5, 0.5], True)
     """
     wanted = np.maximum(1 - sensitivity * intensity, 0)
-    breaks = wanted / largest_epsilon
+    breaks = wanted / largest_mi_dp_bits
     order = np.argsort(breaks)
     below = np.concatenate([[0.0], np.cumsum(wanted[order])])  # sum over the devices before each break
-    finite = np.where(np.isfinite(largest_epsilon), largest_epsilon, 0.0)[order]
+    finite = np.where(np.isfinite(largest_mi_dp_bits), largest_mi_dp_bits, 0.0)[order]
     above = np.cumsum(finite[::-1])[::-1]
     at_break = below[:-1] + breaks[order] * above
     k = int(np.argmax(at_break >= 1)) if (at_break >= 1).any() else len(order) - 1

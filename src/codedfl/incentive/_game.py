@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least
 from codedfl.errors import InputError
 from codedfl.incentive._gamma import Gamma
-from codedfl.incentive._leakage import epsilon_of, hidden_variance_of
+from codedfl.incentive._leakage import hidden_variance_of, mi_dp_bits_of
 from codedfl.incentive._traits import DeviceTraits
 from codedfl.typing import BoolArray, FloatArray
 
@@ -31,7 +32,7 @@ class Game:
         InputError: There is only one device, or ``coded_samples`` is below 1.
 
     Example:
-        >>> Game(DeviceTraits([1, 2], min_noise_variance=[0, 1]), 15).largest_epsilon.tolist()
+        >>> Game(DeviceTraits([1, 2], min_noise_variance=[0, 1]), 15).largest_mi_dp_bits.tolist()
         [inf, 2.0]
     """
 
@@ -58,20 +59,20 @@ class Game:
         return self.traits.sensitivity
 
     @cached_property
-    def largest_epsilon(self) -> FloatArray:
+    def largest_mi_dp_bits(self) -> FloatArray:
         """``q_i(sigma_min,i^2) = 1/2 log2(1 + c / (h_i^2 + sigma_min,i^2))``, the cap on each budget; may be infinite."""
-        return epsilon_of(self.traits.least_hidden_variance, self.coded_samples)
+        return mi_dp_bits_of(self.traits.least_hidden_variance, self.coded_samples)
 
-    def noise_variance(self, epsilon: FloatArray) -> FloatArray:
-        """Return ``q_i^-1(epsilon_i) = c / (2^(2 epsilon_i) - 1) - h_i^2``, never below the least; infinite at 0."""
-        hidden = hidden_variance_of(epsilon, self.coded_samples)
+    def noise_variance(self, mi_dp_bits: FloatArray) -> FloatArray:
+        """Return ``q_i^-1(bits_i) = c / (2^(2 bits_i) - 1) - h_i^2``, never below the least; infinite at 0."""
+        hidden = hidden_variance_of(mi_dp_bits, self.coded_samples)
         noise: FloatArray = np.maximum(hidden - self.traits.interference, self.traits.min_noise_variance)
         return noise
 
-    def noise_value(self, epsilon: FloatArray, gamma: Gamma) -> float:
-        """Return ``sum Gamma(q_i^-1(epsilon_i))`` over the participants, the devices with ``epsilon_i > 0``."""
+    def noise_value(self, mi_dp_bits: FloatArray, gamma: Gamma) -> float:
+        """Return ``sum Gamma(q_i^-1(bits_i))`` over the participants, the devices with ``bits_i > 0``."""
         with np.errstate(over="ignore"):
-            values = np.asarray(gamma.value(self.noise_variance(epsilon)[epsilon > 0]), dtype=np.float64)
+            values = np.asarray(gamma.value(self.noise_variance(mi_dp_bits)[mi_dp_bits > 0]), dtype=np.float64)
             total = float(values.sum())
         if math.isnan(total) or total == math.inf:
             raise InputError(
@@ -95,18 +96,18 @@ class StackelbergCheck:
     holds: bool
 
 
-@dataclass(frozen=True, eq=False)
-class StackelbergOutcome:
+@dataclass(frozen=True, eq=False, repr=False)
+class StackelbergOutcome(ShortRepr):
     """The budget and reward of each device, in the caller's order.
 
     Args:
         sensitivity: ``mu_i``.
-        epsilon: ``epsilon_i`` in bits; 0 for a device that does not take part.
+        mi_dp_bits: MI-DP of each device in bits, ``bits_i``; 0 for a device that does not take part.
         noise_variance: ``sigma_i^2``; infinite for a device that does not take part, which uploads no coded data.
-        reward: ``R epsilon_i / E``.
-        utility: ``U_i = R epsilon_i / E - mu_i epsilon_i``.
-        largest_epsilon: The caps on epsilon; infinite if the game was played without caps.
-        participants: Mask of the devices with ``epsilon_i > 0``, two or more.
+        reward: ``R bits_i / E``.
+        utility: ``U_i = R bits_i / E - mu_i bits_i``.
+        largest_mi_dp_bits: The caps on them; infinite if the game was played without caps.
+        participants: Mask of the devices with ``bits_i > 0``, two or more.
         total_reward: ``R``.
         total_noise_variance: ``sum sigma_i^2`` over participants.
         server_utility: ``sum Gamma(sigma_i^2) - lambda R`` over participants, whichever leader chose R; None without a lambda.
@@ -114,11 +115,11 @@ class StackelbergOutcome:
     """
 
     sensitivity: FloatArray
-    epsilon: FloatArray
+    mi_dp_bits: FloatArray
     noise_variance: FloatArray
     reward: FloatArray
     utility: FloatArray
-    largest_epsilon: FloatArray
+    largest_mi_dp_bits: FloatArray
     participants: BoolArray
     total_reward: float
     total_noise_variance: float
@@ -132,11 +133,11 @@ class StackelbergOutcome:
         ``R O / (O + eps)^2 - mu`` vanishes at ``eps = sqrt(R O / mu) - O``; the best answer is that value within its limits.
         """
         # A difference, total minus own, would lose small budgets next to a large one.
-        before = np.append(0.0, np.cumsum(self.epsilon[:-1]))
-        after = np.append(np.cumsum(self.epsilon[:0:-1])[::-1], 0.0)
+        before = np.append(0.0, np.cumsum(self.mi_dp_bits[:-1]))
+        after = np.append(np.cumsum(self.mi_dp_bits[:0:-1])[::-1], 0.0)
         others = before + after
         stationary = np.sqrt(self.total_reward) / np.sqrt(self.sensitivity) * np.sqrt(others) - others
-        answer = np.clip(stationary, 0.0, self.largest_epsilon)
+        answer = np.clip(stationary, 0.0, self.largest_mi_dp_bits)
         best = self.total_reward * (answer / (others + answer)) - self.sensitivity * answer
         residual = float((best - self.utility).max()) / self.total_reward
         least = float(self.utility.min())

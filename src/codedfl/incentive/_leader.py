@@ -47,7 +47,7 @@ def paper_reward(game: Game, reward_weight: float, gamma: Gamma) -> float:
 
 
 def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -> float:
-    """Return the total reward that maximises the server's utility ``sum_{i in S} Gamma(q_i^-1(epsilon_i(R))) - lambda R``.
+    """Return the total reward that maximises the server's utility ``sum_{i in S} Gamma(q_i^-1(bits_i(R))) - lambda R``.
 
     Up to :func:`most_free_reward` no cap binds and the utility is concave in R (a concave, non-increasing Gamma of a convex
     noise variance): the best R is bracketed by doubling and halving. Above it, with caps on, the utility has several
@@ -66,11 +66,11 @@ def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -
     limit = most_free_reward(game)
 
     def free_utility(reward: float) -> float:
-        return game.noise_value(np.minimum(unit * reward, game.largest_epsilon), gamma) - reward_weight * reward
+        return game.noise_value(np.minimum(unit * reward, game.largest_mi_dp_bits), gamma) - reward_weight * reward
 
     def utility(reward: float) -> float:
         return (
-            game.noise_value(capped_response(reward, game.sensitivity, game.largest_epsilon), gamma)
+            game.noise_value(capped_response(reward, game.sensitivity, game.largest_mi_dp_bits), gamma)
             - reward_weight * reward
         )
 
@@ -98,7 +98,7 @@ def best_reward(game: Game, reward_weight: float, gamma: Gamma, *, caps: bool) -
 
 
 def most_free_reward(game: Game) -> float:
-    """Return the largest total reward at which no participant exceeds its cap: ``min_i cap_i R / epsilon_i(R)``.
+    """Return the largest total reward at which no participant exceeds its cap: ``min_i cap_i R / bits_i(R)``.
 
     Example:
         >>> from codedfl.incentive import DeviceTraits
@@ -106,15 +106,15 @@ def most_free_reward(game: Game) -> float:
         8.0
     """
     unit = free_response(1.0, game.sensitivity)
-    return float((game.largest_epsilon[unit > 0] / unit[unit > 0]).min())
+    return float((game.largest_mi_dp_bits[unit > 0] / unit[unit > 0]).min())
 
 
 def _all_capped_reward(game: Game) -> float:
     """Return the reward from which on all caps bind: ``max_i mu_i C^2 / (C - cap_i)``, ``C = sum cap_i``."""
-    total = float(game.largest_epsilon.sum())
+    total = float(game.largest_mi_dp_bits.sum())
     if not math.isfinite(total):
         return math.inf
-    return float((game.sensitivity * total / (1 - game.largest_epsilon / total)).max())
+    return float((game.sensitivity * total / (1 - game.largest_mi_dp_bits / total)).max())
 
 
 def _edges(game: Game, low: float, high: float) -> list[float]:
@@ -124,7 +124,7 @@ def _edges(game: Game, low: float, high: float) -> list[float]:
     outside = np.unique(game.sensitivity[game.sensitivity * free_intensity(game.sensitivity) >= 1])
     edges = [low]
     for sensitivity in outside.tolist():
-        joins = reward_at_intensity(1 / sensitivity, game.sensitivity, game.largest_epsilon)
+        joins = reward_at_intensity(1 / sensitivity, game.sensitivity, game.largest_mi_dp_bits)
         if joins >= high:
             break
         edges.append(max(joins, low))

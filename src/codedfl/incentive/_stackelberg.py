@@ -39,7 +39,7 @@ def stackelberg_for_reward(
 
     Example:
         >>> outcome = stackelberg_for_reward(DeviceTraits([3.0, 1.0, 1.0]), 8.0, coded_samples=15)
-        >>> outcome.epsilon.tolist(), outcome.noise_variance.tolist()
+        >>> outcome.mi_dp_bits.tolist(), outcome.noise_variance.tolist()
         ([0.0, 2.0, 2.0], [inf, 1.0, 1.0])
         >>> outcome.reward.tolist(), outcome.verify().holds
         ([0.0, 4.0, 4.0], True)
@@ -87,7 +87,7 @@ def stackelberg_for_weight(
     chosen: Gamma = QuarticLoss() if gamma is None else gamma
     if leader not in ("correct", "paper"):
         raise InputError(f"leader = {leader!r} must be 'correct' or 'paper'.")
-    if leader == "paper" and caps and np.isfinite(game.largest_epsilon).any():
+    if leader == "paper" and caps and np.isfinite(game.largest_mi_dp_bits).any():
         raise InputError(
             "leader = 'paper' does not know caps, which interference and least noise imply: give leader='correct' or caps=False."
         )
@@ -103,7 +103,7 @@ def _play(
     game: Game, total_reward: float, caps: bool, reward_weight: float | None = None, gamma: Gamma | None = None
 ) -> StackelbergOutcome:
     if caps:
-        epsilon = capped_response(total_reward, game.sensitivity, game.largest_epsilon)
+        mi_dp_bits = capped_response(total_reward, game.sensitivity, game.largest_mi_dp_bits)
     else:
         most = most_free_reward(game)
         if total_reward > most * (1 + 1e-12):
@@ -111,23 +111,23 @@ def _play(
                 f"total_reward = {total_reward:.6g} asks a device for less noise than its least: "
                 f"give {most:.6g} or less, or caps=True."
             )
-        epsilon = free_response(total_reward, game.sensitivity)
-    participants = epsilon > 0
-    noise_variance = game.noise_variance(epsilon)
+        mi_dp_bits = free_response(total_reward, game.sensitivity)
+    participants = mi_dp_bits > 0
+    noise_variance = game.noise_variance(mi_dp_bits)
     with np.errstate(under="raise"):
-        reward = total_reward * epsilon / epsilon.sum()
+        reward = total_reward * mi_dp_bits / mi_dp_bits.sum()
     utility = None
     if reward_weight is not None and gamma is not None:
-        utility = game.noise_value(epsilon, gamma) - reward_weight * total_reward
+        utility = game.noise_value(mi_dp_bits, gamma) - reward_weight * total_reward
     total_noise_variance = float(noise_variance[participants].sum())
-    require_representable(epsilon, reward, 1 / epsilon[participants], total_noise_variance, utility or 0.0)
+    require_representable(mi_dp_bits, reward, 1 / mi_dp_bits[participants], total_noise_variance, utility or 0.0)
     return StackelbergOutcome(
         sensitivity=game.sensitivity,
-        epsilon=epsilon,
+        mi_dp_bits=mi_dp_bits,
         noise_variance=noise_variance,
         reward=reward,
-        utility=reward - game.sensitivity * epsilon,
-        largest_epsilon=game.largest_epsilon if caps else np.full_like(epsilon, math.inf),
+        utility=reward - game.sensitivity * mi_dp_bits,
+        largest_mi_dp_bits=game.largest_mi_dp_bits if caps else np.full_like(mi_dp_bits, math.inf),
         participants=participants,
         total_reward=total_reward,
         total_noise_variance=total_noise_variance,

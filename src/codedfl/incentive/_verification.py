@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.incentive._leakage import epsilon_of, hidden_variance_of
+from codedfl.incentive._leakage import hidden_variance_of, mi_dp_bits_of
 from codedfl.incentive._menu import SAME
 from codedfl.incentive._pooling import PooledTerms
 from codedfl.typing import FloatArray, IntArray
@@ -70,69 +70,71 @@ def verify_items(
     *,
     sensitivity: FloatArray,
     least_hidden_variance: FloatArray,
-    epsilon: FloatArray,
+    mi_dp_bits: FloatArray,
     reward: FloatArray,
     all_pairs: bool,
 ) -> Verification:
     """Check the items of devices that are sorted by sensitivity."""
-    cap = epsilon_of(least_hidden_variance, terms.coded_samples)
-    rise = float(np.max(np.diff(epsilon) / epsilon[:-1], initial=0.0))
-    gain = largest_gain(sensitivity, epsilon, reward) if all_pairs else neighbour_gain(sensitivity, epsilon, reward)
+    cap = mi_dp_bits_of(least_hidden_variance, terms.coded_samples)
+    rise = float(np.max(np.diff(mi_dp_bits) / mi_dp_bits[:-1], initial=0.0))
+    gain = (
+        largest_gain(sensitivity, mi_dp_bits, reward) if all_pairs else neighbour_gain(sensitivity, mi_dp_bits, reward)
+    )
     return Verification(
-        least_utility=float((reward - sensitivity * epsilon).min()),
+        least_utility=float((reward - sensitivity * mi_dp_bits).min()),
         largest_gain=gain,
         largest_rise=rise,
-        largest_excess=float(np.max(epsilon / cap - 1, initial=0.0)),
-        optimality_residual=optimality_residual(terms, epsilon, cap),
+        largest_excess=float(np.max(mi_dp_bits / cap - 1, initial=0.0)),
+        optimality_residual=optimality_residual(terms, mi_dp_bits, cap),
         all_pairs=all_pairs,
         reward_scale=float(reward.max()),
     )
 
 
-def largest_gain(sensitivity: FloatArray, epsilon: FloatArray, reward: FloatArray, rows: int = 512) -> float:
-    """Return ``max_{i, j} U_i(eps_j, r_j) - U_i(eps_i, r_i)`` over all pairs, in blocks of rows."""
+def largest_gain(sensitivity: FloatArray, mi_dp_bits: FloatArray, reward: FloatArray, rows: int = 512) -> float:
+    """Return ``max_{i, j} U_i(eps_j, r_j) - U_i(bits_i, r_i)`` over all pairs, in blocks of rows."""
     most = 0.0
     for start in range(0, sensitivity.size, rows):
         mu = sensitivity[start : start + rows]
-        own = reward[start : start + rows] - mu * epsilon[start : start + rows]
-        most = max(most, float(((reward - mu[:, None] * epsilon).max(axis=1) - own).max()))
+        own = reward[start : start + rows] - mu * mi_dp_bits[start : start + rows]
+        most = max(most, float(((reward - mu[:, None] * mi_dp_bits).max(axis=1) - own).max()))
     return most
 
 
-def neighbour_gain(sensitivity: FloatArray, epsilon: FloatArray, reward: FloatArray) -> float:
+def neighbour_gain(sensitivity: FloatArray, mi_dp_bits: FloatArray, reward: FloatArray) -> float:
     """Return the largest gain of any device from its neighbour's item.
 
     If no device gains by the item of the next or the previous one in the order of sensitivity, and budgets do not increase in
     that order, then none gains by any item: gains over a chain of neighbours add up to at least the gain of the jump.
     """
-    taken, paid = np.diff(epsilon), np.diff(reward)
+    taken, paid = np.diff(mi_dp_bits), np.diff(reward)
     forward = paid - sensitivity[:-1] * taken
     backward = sensitivity[1:] * taken - paid
     return float(max(np.max(forward, initial=0.0), np.max(backward, initial=0.0)))
 
 
-def optimality_residual(terms: PooledTerms, epsilon: FloatArray, cap: FloatArray) -> float:
+def optimality_residual(terms: PooledTerms, mi_dp_bits: FloatArray, cap: FloatArray) -> float:
     """Return the residual of the optimality conditions of (P2), relative to the gains and prices of a block.
 
-    With multipliers ``nu_i >= 0`` of ``eps_i >= eps_{i+1}`` and ``kappa_i >= 0`` of the caps,
+    With multipliers ``nu_i >= 0`` of ``bits_i >= eps_{i+1}`` and ``kappa_i >= 0`` of the caps,
     ``Phi_i' + nu_i - nu_{i-1} = kappa_i``. In a block of equal budgets ``nu`` is zero at both ends. So no initial part
     of the block, up to its first capped member, may gain by a larger budget, and no final part from there on by a
     smaller one; without a cap, the whole block is stationary. Derivatives are taken at hidden variances ``s`` one
     rounding error to either side.
     """
-    everyone = np.arange(epsilon.size)
-    hidden = hidden_variance_of(epsilon, terms.coded_samples)
-    starts = np.flatnonzero(np.append(True, epsilon[1:] < epsilon[:-1] * (1 - SAME)))
-    block = np.repeat(np.arange(starts.size), np.diff(np.append(starts, epsilon.size)))
+    everyone = np.arange(mi_dp_bits.size)
+    hidden = hidden_variance_of(mi_dp_bits, terms.coded_samples)
+    starts = np.flatnonzero(np.append(True, mi_dp_bits[1:] < mi_dp_bits[:-1] * (1 - SAME)))
+    block = np.repeat(np.arange(starts.size), np.diff(np.append(starts, mi_dp_bits.size)))
     gain = terms.gain(hidden * (1 + SAME), everyone)
     most, least = gain - terms.price, terms.gain(hidden * (1 - SAME), everyone) - terms.price
-    capped = np.where(epsilon >= cap * (1 - SAME), everyone, epsilon.size)
+    capped = np.where(mi_dp_bits >= cap * (1 - SAME), everyone, mi_dp_bits.size)
     from_cap = everyone >= np.minimum.reduceat(capped, starts)[block]
     first_parts = np.where(from_cap, 0.0, _running_sums(least, starts, block))
     most_backwards = np.cumsum(most[::-1])[::-1]
-    after = np.append(most_backwards, 0.0)[np.append(starts[1:], epsilon.size)]
+    after = np.append(most_backwards, 0.0)[np.append(starts[1:], mi_dp_bits.size)]
     last_parts = most_backwards - after[block]
-    is_first = np.zeros(epsilon.size, dtype=np.bool_)
+    is_first = np.zeros(mi_dp_bits.size, dtype=np.bool_)
     is_first[starts] = True
     after_cap = np.append(False, from_cap[:-1]) & ~is_first
     wrong = np.maximum(first_parts, np.where(after_cap | is_first, -last_parts, 0.0))

@@ -21,14 +21,15 @@ from codedfl.paper._fig_tradeoff import FIG_TRADEOFF
 from codedfl.paper._figure import Figure
 from codedfl.paper._limits import LIMITS
 from codedfl.paper._overhead import OVERHEAD
-from codedfl.paper._report import report
-from codedfl.paper._reproduce import Judgement, Reproduction, all_verdicts, reproduce
+from codedfl.paper._report import QUICK_ONLY, report
+from codedfl.paper._reproduce import Judgement, Reproduction, all_outcomes, outcomes_name, reproduce
 from codedfl.paper._setups import QUIRKS, Quirk, Scope
 from codedfl.paper._table_lambda import TABLE_LAMBDA, lambda_rows
 from codedfl.paper._table_schemes import TABLE_SCHEMES
 
 __all__ = [
     "FIGURES",
+    "QUICK_ONLY",
     "QUIRKS",
     "Cache",
     "Claim",
@@ -40,8 +41,9 @@ __all__ = [
     "Quirk",
     "Reproduction",
     "Scope",
-    "all_verdicts",
+    "all_outcomes",
     "lambda_rows",
+    "outcomes_name",
     "report",
     "reproduce",
 ]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as MplFigure
 
 from codedfl.experiment import Config, Experiment
 from codedfl.paper._claims import Claim, Evidence, above
-from codedfl.paper._drawing import HEIGHT, PANEL_WIDTH, Axis, draw_lines, finish, row_of_panels
+from codedfl.paper._drawing import HEIGHT, PANEL_WIDTH, Axis, add_legend, draw_lines, row_of_panels
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
 from codedfl.paper._jobs import measurement
@@ -89,7 +89,7 @@ def draw_attack(tables: Tables) -> MplFigure:
             axes.plot(own["x"], own["mean"], style, color="#333333", linewidth=1, label=label)
         axes.set_ylim(0, 1.15)
         axes.set_title(title, loc="left", fontsize=11)
-        finish(axes)
+    add_legend(figure, summary)
     return figure
 
 

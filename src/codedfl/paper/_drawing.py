@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
 from codedfl.paper._setups import CIFAR10, DIGITS, MNIST
@@ -30,6 +32,8 @@ LINE_COLOURS = {
 OTHER_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = "osD^vP"
 PANEL_WIDTH, HEIGHT = 4.6, 3.7
+COLUMN_WIDTH = 2.1
+"""Inches of a legend's entry, the longest of which fit into it."""
 GUESSING = 0.2
 """Accuracies up to this value are left out of the range of an axis that shows better ones."""
 
@@ -43,12 +47,14 @@ class Axis:
         percent: whether its values are shares.
         logarithmic: whether its scale is logarithmic.
         column: the column of the table on this axis.
+        whole: whether its values are whole numbers, and ticks are wanted nowhere else.
     """
 
     title: str
     percent: bool = False
     logarithmic: bool = False
     column: str = "x"
+    whole: bool = False
 
 
 def line_figure(axis: Axis) -> Callable[[Tables], MplFigure]:
@@ -61,6 +67,7 @@ def line_figure(axis: Axis) -> Callable[[Tables], MplFigure]:
         for axes, panel in zip(row_of_panels(figure, len(panels)), panels, strict=True):
             draw_lines(axes, where(summary, panel=panel), axis, markers=True)
             axes.set_title(TITLES.get(panel, panel), loc="left", fontsize=11)
+        add_legend(figure, summary)
         return figure
 
     return draw
@@ -84,8 +91,9 @@ def draw_lines(axes: Axes, table: pd.DataFrame, axis: Axis, *, markers: bool, ti
         axes.xaxis.set_major_locator(FixedLocator(sorted(set(column(table, axis.column)))))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(ScalarFormatter())
-    if axis.percent:
+    if axis.percent or axis.whole:
         axes.xaxis.set_major_locator(FixedLocator(sorted(set(column(table, axis.column)))))
+    if axis.percent:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel(axis.title)
@@ -94,10 +102,31 @@ def draw_lines(axes: Axes, table: pd.DataFrame, axis: Axis, *, markers: bool, ti
 
 
 def finish(axes: Axes) -> None:
-    """Add a light grid and the legend."""
+    """Add a light grid."""
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
+
+
+def add_legend(figure: MplFigure, table: pd.DataFrame, *others: Artist) -> None:
+    """Name the lines of all panels, and what the bands are, below the panels, where no curve can be.
+
+    Args:
+        figure: the figure.
+        table: the table that was drawn, with the columns low and high.
+        others: further entries.
+    """
+    named = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    handles = [*named.values(), *others, *_band_of(table)]
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / COLUMN_WIDTH)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+
+
+def _band_of(table: pd.DataFrame) -> list[Artist]:
+    """Return an entry that explains the bands of a table; none if all have no width, as those of a single seed."""
+    if (column(table, "low") == column(table, "high")).all():
+        return []
+    seeds = f" over {int(table['seeds'].max())} seeds" if "seeds" in table else ""
+    return [Patch(color="#999999", alpha=0.3, linewidth=0, label=f"band: 95% interval{seeds}")]
 
 
 def row_of_panels(figure: MplFigure, count: int) -> list[Axes]:

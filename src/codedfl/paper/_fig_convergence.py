@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as MplFigure
 from matplotlib.ticker import MaxNLocator
 
 from codedfl.paper._claims import Claim, Evidence, above, accuracies, alike, higher, lower
-from codedfl.paper._drawing import HEIGHT, PANEL_WIDTH, TITLES, Axis, accuracy_range, draw_lines
+from codedfl.paper._drawing import HEIGHT, PANEL_WIDTH, TITLES, Axis, accuracy_range, add_legend, draw_lines
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure, accuracy_tables
 from codedfl.paper._runs import SERIES, Run, run_of
@@ -84,6 +84,7 @@ def draw_curves(tables: Tables) -> MplFigure:
             axes.set_ylim(*accuracy_range(list(own["mean"][own["time_s"] >= late])))
             if line == 0:
                 axes.set_title(TITLES.get(panel, panel), loc="left", fontsize=11)
+    add_legend(figure, table)
     return figure
 
 

@@ -7,10 +7,21 @@ from dataclasses import replace
 
 import pandas as pd
 from matplotlib.figure import Figure as MplFigure
+from matplotlib.ticker import MaxNLocator
 
 from codedfl.incentive import DeviceTraits, contract_for_reward, printed_sensitivities, table_sensitivities
 from codedfl.paper._claims import Claim, Evidence, above, accuracies, exactly, higher, places
-from codedfl.paper._drawing import HEIGHT, MARKERS, OTHER_COLOURS, PANEL_WIDTH, Axis, draw_lines, finish, row_of_panels
+from codedfl.paper._drawing import (
+    HEIGHT,
+    MARKERS,
+    OTHER_COLOURS,
+    PANEL_WIDTH,
+    Axis,
+    add_legend,
+    draw_lines,
+    finish,
+    row_of_panels,
+)
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure, accuracy_tables
 from codedfl.paper._runs import Run, run_of
@@ -59,9 +70,9 @@ def tables(scope: Scope, outcomes: Outcomes) -> Tables:
         {
             "device": i + 1,
             "item": j + 1,
-            "budget": float(contract.epsilon[j]),
+            "budget": float(contract.mi_dp_bits[j]),
             "reward": float(contract.reward[j]),
-            "utility": float(contract.reward[j] - sensitivity[i] * contract.epsilon[j]),
+            "utility": float(contract.reward[j] - sensitivity[i] * contract.mi_dp_bits[j]),
         }
         for i in range(devices)
         for j in range(devices)
@@ -99,19 +110,22 @@ def draw_incentive(tables: Tables) -> MplFigure:
     """Draw the utility of contract items for some devices, and accuracy against reward with few and with many stragglers."""
     summary, menu = tables["summary"], tables["menu"]
     panels = summary["panel"].unique()
-    figure = new_figure(PANEL_WIDTH * (1 + len(panels)), HEIGHT)
+    figure = new_figure(PANEL_WIDTH * (1 + len(panels)), HEIGHT + 0.4)
     first, *others = row_of_panels(figure, 1 + len(panels))
     for colour, marker, device in zip(OTHER_COLOURS, MARKERS, SHOWN_DEVICES, strict=False):
         items, utilities = (column(menu, name, device=device) for name in ("item", "utility"))
-        first.plot(items, utilities, color=colour, label=f"device {device}")
-        first.plot([device], [utilities[device - 1]], marker, color=colour)
-    first.set_xlabel("contract item")
+        label = f"(a) device {device}"
+        first.plot(items, utilities, color=colour, marker=marker, markevery=[device - 1], label=label, clip_on=False)
+    first.xaxis.set_major_locator(MaxNLocator(integer=True))
+    first.set_xlim(0.5, menu["item"].max() + 0.5)
+    first.set_xlabel("contract item, by the number of its device")
     first.set_ylabel("utility of the device")
     first.set_title("(a) each device's own item is marked", loc="left", fontsize=11)
     finish(first)
     for letter, axes, panel in zip("bc", others, panels, strict=True):
-        draw_lines(axes, where(summary, panel=panel), Axis("total reward"), markers=True)
+        draw_lines(axes, where(summary, panel=panel), Axis("total reward", whole=True), markers=True)
         axes.set_title(f"({letter}) {panel}", loc="left", fontsize=11)
+    add_legend(figure, summary)
     return figure
 
 

@@ -68,7 +68,7 @@ FIG_TAU = Figure(
     title="Test accuracy of SCFL with different numbers of local steps",
     place="Fig. 5",
     runs=runs,
-    draw=line_figure(Axis("local steps in a round")),
+    draw=line_figure(Axis("local steps in a round", whole=True)),
     claims=(
         Claim("slightly more local steps (from 1 to 3) improve the model", _helps),
         Claim("beyond 3 the accuracy drops drastically", _drops),

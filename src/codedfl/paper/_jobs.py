@@ -5,14 +5,15 @@ A job turns plain values into plain values, so that any joblib backend can execu
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any, Generic, TypeVar
 
-from codedfl.config import DataConfig, FeaturesConfig
 from codedfl.experiment import Config, Experiment, build_experiment, family_key, parse_config, sweep, tune
+from codedfl.identity import identity
 from codedfl.paper._runs import Record
 from codedfl.paper._setups import changed
 from codedfl.paper._tables import Row
@@ -155,10 +156,10 @@ def plan_jobs(task: Task[Any], runs: Mapping[str, Config]) -> list[Job]:
         size = -(-len(keys) // parts)
         chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
         jobs += [Job(task, {key: runs[key] for key in chunk}) for chunk in chunks]
-    data: dict[Hashable, list[Job]] = {}
+    data: dict[str, list[Job]] = {}
     for job in sorted(jobs, key=lambda job: -job.cost):
         first = next(iter(job.runs.values()))
-        data.setdefault((first.seed, first.data, first.features), []).append(job)
+        data.setdefault(identity((first.seed, first.data, first.features)), []).append(job)
     together = sorted(data.values(), key=lambda group: -sum(job.cost for job in group))
     return [job for group in together for job in group]
 
@@ -170,17 +171,16 @@ def execute(task: Task[Any], runs: Mapping[str, Mapping[str, Any]], data_dir: st
     """
     configs = [changed(parse_config(values), {"data.data_dir": data_dir}) for values in runs.values()]
     with one_blas_thread():
-        like = _data(configs[0].seed, configs[0].data, configs[0].features)
+        first = configs[0]
+        like = _data(first.seed, first.data.model_dump_json(), first.features.model_dump_json())
         return dict(zip(runs, task.compute(configs, like), strict=True))
 
 
 @lru_cache(maxsize=1)
-def _data(seed: int, data: DataConfig, features: FeaturesConfig) -> Experiment:
-    """Load the data, or take it from the previous job."""
-    any_fleet = {"straggler_ratio": 0.0}
-    config = parse_config(
-        {"seed": seed, "data": data, "features": features, "fleet": any_fleet, "training": {"workers": 1}}
-    )
+def _data(seed: int, data: str, features: str) -> Experiment:
+    """Load the data, or take it from the previous job; the sections of the configuration are given as JSON."""
+    sections = {"data": json.loads(data), "features": json.loads(features), "fleet": {"straggler_ratio": 0.0}}
+    config = parse_config({"seed": seed, **sections, "training": {"workers": 1}})
     experiment = build_experiment(config)
     _ = experiment.setting.gram  # computed here once for all jobs
     return experiment

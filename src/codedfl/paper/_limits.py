@@ -8,6 +8,7 @@ from dataclasses import replace
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as MplFigure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from codedfl.experiment import Config, Experiment, rounds_of
@@ -24,6 +25,7 @@ from codedfl.paper._drawing import (
     PANEL_WIDTH,
     Axis,
     accuracy_range,
+    add_legend,
     colour_of,
     draw_lines,
     finish,
@@ -170,7 +172,7 @@ def draw_limits(tables: Tables) -> MplFigure:
         STRAGGLERS: Axis("expected share of stragglers", percent=True),
         CODED: Axis("coded samples of a device", logarithmic=True),
     }
-    figure = new_figure(PANEL_WIDTH * 2 + 0.4, 2 * HEIGHT)
+    figure = new_figure(PANEL_WIDTH * 2 + 0.4, 2 * HEIGHT + 0.3)
     places = [figure.add_subplot(2, 2, place + 1) for place in range(4)]
     for letter, axes, (panel, axis) in zip("abc", places, axis_of.items(), strict=False):
         own, limits = (where(tables[name], panel=panel) for name in ("summary", "limits"))
@@ -180,8 +182,10 @@ def draw_limits(tables: Tables) -> MplFigure:
             axes.plot(line["x"], line["mean"], "--", color=colour_of(series, place), linewidth=1)
         means = [*own["mean"], *limits["mean"]]
         axes.set_ylim(*accuracy_range([mean for mean in means if mean > GUESSING] or means))
-        axes.set_title(f"({letter}) {panel}; limits dashed", loc="left", fontsize=11)
+        axes.set_title(f"({letter}) {panel}", loc="left", fontsize=11)
     _draw_growth(places[3], where(tables["points"], series="SCFL"))
+    limit = Line2D([], [], color="#333333", linestyle="--", linewidth=1, label="where training would end")
+    add_legend(figure, tables["summary"], limit)
     return figure
 
 
@@ -189,7 +193,7 @@ def _draw_growth(axes: Axes, points: pd.DataFrame) -> None:
     """Draw accuracy against the e-foldings of the worst direction, one point per run."""
     for colour, marker, panel in zip(OTHER_COLOURS, MARKERS, points["panel"].unique(), strict=False):
         own = where(points, panel=panel)
-        axes.plot(own["e_foldings"], own["accuracy"], marker, color=colour, markersize=4.5, label=panel)
+        axes.plot(own["e_foldings"], own["accuracy"], marker, color=colour, markersize=4.5, label=f"(d) {panel}")
     axes.axvline(0.0, color="#333333", linewidth=1, linestyle=":")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel("e-foldings of the worst direction in the time of the run")

@@ -56,18 +56,28 @@ class Reproduction:
         figure: the figure or table of the paper.
         tables: its numbers.
         judgements: the verdicts on its claims.
+        quick: whether its runs were reduced; they then say nothing about the paper, and no verdict is written or shown.
     """
 
     figure: Figure
     tables: Tables
     judgements: Sequence[Judgement]
+    quick: bool = False
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """Return what became of every claim as plain values, for JSON; without verdicts if the runs were reduced."""
+        left_out = {"verdict"} if self.quick else set()
+        return [
+            {key: value for key, value in judgement.as_dict().items() if key not in left_out}
+            for judgement in self.judgements
+        ]
 
     def draw(self) -> MplFigure | None:
         """Draw the picture, if there is one."""
         return self.figure.draw(self.tables) if self.figure.draw else None
 
     def write(self, folder: str | Path) -> None:
-        """Write CSV, PNG, SVG and verdicts, each file whole or not at all."""
+        """Write CSV, PNG, SVG, and ``verdicts.json`` (``outcomes.json`` if quick), each file whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
@@ -76,8 +86,7 @@ class Reproduction:
             picture = self.draw()  # drawn anew for each file: rendering moves the layout a little
             if picture is not None:
                 write_atomically(folder / name, to_file(picture))
-        verdicts = [judgement.as_dict() for judgement in self.judgements]
-        write_atomically(folder / "verdicts.json", json.dumps(verdicts, indent=1) + "\n")
+        write_atomically(folder / f"{outcomes_name(self.quick)}.json", json.dumps(self.outcomes(), indent=1) + "\n")
 
 
 def reproduce(figures: Sequence[Figure], scope: Scope, executor: Executor) -> list[Reproduction]:
@@ -97,7 +106,7 @@ def reproduce(figures: Sequence[Figure], scope: Scope, executor: Executor) -> li
     Example:
         >>> import tempfile
         >>> from codedfl.paper import FIGURES, Cache
-        >>> (done,) = reproduce([FIGURES["table-lambda"]], Scope(quick=True), Executor(Cache(tempfile.mkdtemp())))
+        >>> (done,) = reproduce([FIGURES["table-lambda"]], Scope(), Executor(Cache(tempfile.mkdtemp())))
         >>> done.judgements[0].claim, done.judgements[0].verdict
         ('these values of lambda lead to these noise variances', 'confirmed')
     """
@@ -111,12 +120,12 @@ def reproduce(figures: Sequence[Figure], scope: Scope, executor: Executor) -> li
         own = outcomes.of(own_runs)
         if figure.name in measured:
             own = replace(own, measured=executor.measure(*measured[figure.name], scope))
-        done.append(judge(figure, figure.tables(scope, own)))
+        done.append(judge(figure, figure.tables(scope, own), quick=scope.quick))
     executor.progress.close(PROGRESS_TASK, "100% done")
     return done
 
 
-def judge(figure: Figure, tables: Tables) -> Reproduction:
+def judge(figure: Figure, tables: Tables, *, quick: bool = False) -> Reproduction:
     """Decide all claims about a figure or table from its tables."""
     judgements = []
     for claim in figure.claims:
@@ -124,13 +133,24 @@ def judge(figure: Figure, tables: Tables) -> Reproduction:
             evidence = claim.judge(tables, panel) if not claim.panels or panel in claim.panels else ()
             if evidence:
                 judgements.append(Judgement(claim.text, panel, verdict_of(evidence), evidence))
-    return Reproduction(figure, tables, judgements)
+    return Reproduction(figure, tables, judgements, quick)
 
 
-def all_verdicts(done: Sequence[Reproduction], about: Mapping[str, Any]) -> str:
-    """Return one JSON document with the verdicts on all figures and tables, and how they were obtained."""
-    verdicts = {each.figure.name: [judgement.as_dict() for judgement in each.judgements] for each in done}
-    return json.dumps({"about": dict(about), "verdicts": verdicts}, indent=1) + "\n"
+def outcomes_name(quick: bool) -> str:
+    """Return what the decisions on claims are called, in JSON and as a file: only the full version gives verdicts."""
+    return "outcomes" if quick else "verdicts"
+
+
+def all_outcomes(done: Sequence[Reproduction], about: Mapping[str, Any], *, quick: bool = False) -> str:
+    """Return one JSON document with the verdicts on all figures and tables, and how they were obtained.
+
+    Args:
+        done: the reproduced figures.
+        about: how they were obtained.
+        quick: whether runs were reduced; there are then ``outcomes`` without a verdict.
+    """
+    outcomes = {each.figure.name: each.outcomes() for each in done}
+    return json.dumps({"about": dict(about), outcomes_name(quick): outcomes}, indent=1) + "\n"
 
 
 def to_svg(figure: MplFigure) -> bytes:

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from codedfl._plain import plain
+from codedfl._short_repr import ShortRepr
 from codedfl.config import Config
 from codedfl.errors import InputError
-from codedfl.experiment import Experiment, build_experiment, plain
+from codedfl.experiment import Experiment, build_experiment
 from codedfl.parallel import one_blas_thread
 from codedfl.planning._folds import make_folds
 from codedfl.planning._forecast import Forecast, forecast
@@ -25,8 +27,8 @@ MARGIN = 1.5
 """How much longer than the latest likely time a planned run takes."""
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(ShortRepr):
     """The forecasts of all schemes, and the choice.
 
     Args:

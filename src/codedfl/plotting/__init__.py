@@ -5,15 +5,21 @@ from codedfl.plotting._canvas import new_figure, to_png
 from codedfl.plotting._contract import draw_contract
 from codedfl.plotting._curves import COLOURS, Clock, draw_curves
 from codedfl.plotting._federation import draw_federation
+from codedfl.plotting._seed_curves import SeedCurves, draw_seed_curves
+from codedfl.plotting._sweep import can_draw_sweep, draw_sweep
 from codedfl.plotting._theory import draw_theory
 
 __all__ = [
     "COLOURS",
     "Clock",
+    "SeedCurves",
+    "can_draw_sweep",
     "draw_audit",
     "draw_contract",
     "draw_curves",
     "draw_federation",
+    "draw_seed_curves",
+    "draw_sweep",
     "draw_theory",
     "new_figure",
     "to_png",

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.figure import Figure
 
-from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
+from codedfl.plotting._canvas import DARK, GREY, cut, new_figure, to_png
 from codedfl.privacy import DeviceAudit
 
 RED, BLUE = "#D55E00", "#0072B2"
@@ -26,55 +26,66 @@ def draw_audit(devices: Sequence[DeviceAudit], known_ratio: float | None) -> byt
     Returns:
         A PNG file.
     """
-    figure = new_figure(10, 4.6)
-    left, right = figure.subplots(1, 2)
-    _draw_mi_dp(left, devices)
-    _draw_attack(right, devices, known_ratio)
-    for axes in (left, right):
-        axes.set_xlabel("device")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
-    return to_png(figure)
+    return to_png(audit_figure(devices, known_ratio))
 
 
-def _draw_mi_dp(axes: Axes, devices: Sequence[DeviceAudit]) -> None:
+def audit_figure(devices: Sequence[DeviceAudit], known_ratio: float | None) -> Figure:
+    """Return the figure that `draw_audit` writes: a row per device, so that there is room for its name."""
     shown = devices[:MOST_DEVICES]
-    places = np.arange(1, len(shown) + 1)
+    figure = new_figure(10.5, 2.2 + 0.22 * len(shown))
+    left, right = figure.subplots(1, 2, sharey=True)
+    _draw_mi_dp(left, shown, max(device.mi_dp.universal for device in devices))
+    _draw_attack(right, shown, known_ratio)
+    left.set_yticks(range(len(shown)), [cut(device.name) for device in shown], parse_math=False)
+    left.set_ylim(len(shown) - 0.4, -0.6)
+    more = f" (first {len(shown)} of {len(devices)})" if len(devices) > len(shown) else ""
+    left.set_ylabel(f"device{more}")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.set_axisbelow(True)
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=6)
+    return figure
+
+
+def _draw_mi_dp(axes: Axes, devices: Sequence[DeviceAudit], universal: float) -> None:
+    places = np.arange(len(devices))
+    budgets = {name: np.array([getattr(device.mi_dp, name) for device in devices]) for name in ("printed", "corrected")}
+    top = max([universal, *np.concatenate([*budgets.values()])], key=lambda bits: bits if math.isfinite(bits) else 0.0)
+    top = top if math.isfinite(top) and top > 0 else 1.0
     for name, colour, shift in (("printed", GREY, -0.2), ("corrected", RED, 0.2)):
-        bits = np.array([getattr(device.mi_dp, name) for device in shown])
+        bits = budgets[name]
         finite = np.isfinite(bits)
         label = "Theorem 2 as printed" if name == "printed" else "corrected"
-        axes.bar(places[finite] + shift, bits[finite], width=0.4, color=colour, label=label)
+        axes.barh(
+            places[finite] + shift, bits[finite], height=0.38, color=colour, label=label if finite.any() else None
+        )
         if not finite.all():
-            top = max(float(bits[finite].max()) if finite.any() else 1.0, 1.0)
-            axes.plot(
-                places[~finite] + shift, np.full((~finite).sum(), top), "^", color=colour, label=f"{name}: unbounded"
-            )
-    universal = max(device.mi_dp.universal for device in devices)
+            edge = np.full((~finite).sum(), 1.03 * top)
+            axes.plot(edge, places[~finite] + shift, ">", color=colour, markersize=5, label=f"{label}: no bound")
     if math.isfinite(universal):
-        axes.axhline(universal, color=DARK, linestyle="--", linewidth=1, label="bound for all data")
-    axes.set_ylabel("MI-DP of one entry (bits)")
+        axes.axvline(universal, color=DARK, linestyle="--", linewidth=1, label="bound for all data")
+    axes.set_xlim(0, 1.08 * top)
+    axes.set_xlabel("MI-DP of one entry (bits)")
     axes.set_title("what the coded features reveal", loc="left", fontsize=11)
 
 
 def _draw_attack(axes: Axes, devices: Sequence[DeviceAudit], known_ratio: float | None) -> None:
-    attacked = [(i + 1, device.attack) for i, device in enumerate(devices[:MOST_DEVICES]) if device.attack]
+    attacked = [(i, device.attack) for i, device in enumerate(devices) if device.attack]
     axes.set_title("reconstruction of unknown samples", loc="left", fontsize=11)
     if not attacked:
         axes.text(0.5, 0.5, "no attack was run", ha="center", va="center", transform=axes.transAxes, color=DARK)
+        axes.set_xticks([])
         return
     places = [place for place, _ in attacked]
     for name, marker, colour, label in (
-        ("baseline_error", "_", DARK, "guessing the mean"),
+        ("baseline_error", "|", DARK, "guessing the mean"),
         ("feasible_error", "o", BLUE, "attack"),
         ("oracle_error", "v", RED, "attack with an oracle"),
     ):
         values = [getattr(attack, name) for _, attack in attacked]
-        axes.plot(places, values, marker, color=colour, label=label, markersize=9 if marker == "_" else 5)
-    axes.set_ylim(bottom=0)
+        axes.plot(values, places, marker, color=colour, label=label, markersize=9 if marker == "|" else 5)
+    axes.set_xlim(left=0)
     known = f"{known_ratio:.0%}" if known_ratio is not None else "some"
-    axes.set_ylabel(f"relative error ({known} of the samples known)")
+    axes.set_xlabel(f"relative error, with {known} of the samples known")

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from codedfl.plotting._canvas import DARK, new_figure, to_png
+from codedfl.plotting._canvas import DARK, cut, new_figure, to_png
 from codedfl.typing import BoolArray, FloatArray
 
 BLUE, ORANGE, PALE = "#0072B2", "#E69F00", "#EEEEEE"
@@ -37,6 +38,18 @@ def draw_federation(
     Returns:
         A PNG file.
     """
+    return to_png(federation_figure(rounds, scores, metric, names, asked, arrived))
+
+
+def federation_figure(
+    rounds: Sequence[int],
+    scores: Sequence[float | None],
+    metric: str,
+    names: Sequence[str],
+    asked: BoolArray,
+    arrived: BoolArray,
+) -> Figure:
+    """Return the figure that `draw_federation` writes."""
     shown = min(len(names), MOST_DEVICES)
     figure = new_figure(9, 3.4 + 0.26 * shown)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 0.45 + 0.26 * shown))
@@ -58,13 +71,12 @@ def draw_federation(
         thin = 1.0 if len(arrived) <= 100 else 0.0
         below.pcolormesh(*edges, state, cmap=colours, vmin=0, vmax=2, edgecolors="white", linewidth=thin)
         below.invert_yaxis()
-    below.set_yticks(range(shown), list(names[:shown]))
+    below.set_yticks(range(shown), [cut(name) for name in names[:shown]], parse_math=False)
     below.set_xlabel("round")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     keys = ((BLUE, "arrived"), (ORANGE, "asked, but late"), (PALE, "not reachable"))
     patches = [Patch(color=colour, label=label) for colour, label in keys]
-    offset = -0.75 / (0.45 + 0.26 * shown)
-    below.legend(handles=patches, fontsize=8, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, offset))
+    figure.legend(handles=patches, fontsize=8, frameon=False, ncols=3, loc="outside lower center")
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)
-    return to_png(figure)
+    return figure

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
 from codedfl.theory import GapBound, Knob, LimitError, LimitPoint, Reading, Round
@@ -82,7 +84,12 @@ def draw_theory(report: Report) -> bytes:
     Returns:
         A PNG file.
     """
-    figure = new_figure(15, 9)
+    return to_png(theory_figure(report))
+
+
+def theory_figure(report: Report) -> Figure:
+    """Return the figure that `draw_theory` writes."""
+    figure = new_figure(15, 9.6)
     grid = figure.add_gridspec(2, 4, height_ratios=(1.1, 1))
     _draw_gap(figure.add_subplot(grid[0, :2]), report)
     _draw_tradeoff(figure.add_subplot(grid[0, 2:]), report)
@@ -90,8 +97,10 @@ def draw_theory(report: Report) -> bytes:
     for column, (knob, title) in enumerate(KNOBS.items()):
         panels.append(figure.add_subplot(grid[1, column], sharey=panels[0] if panels else None))
         _draw_terms(panels[-1], report.sensitivity[knob], knob)
-        panels[-1].axvline(_configured(report, knob), color=GREY, linewidth=0.8, zorder=0)
+        panels[-1].axvline(_configured(report, knob), color=GREY, linewidth=0.8, zorder=0, label="as configured")
         panels[-1].set_xlabel(title)
+        if knob == "local_steps":
+            panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].set_ylabel("terms of the corrected bound, per sample")
     # The bound explodes as devices stop arriving; its values elsewhere should remain visible.
     at_run = sum(
@@ -102,9 +111,9 @@ def draw_theory(report: Report) -> bytes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
         axes.set_axisbelow(True)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=6, fontsize=9, frameon=False)
-    return to_png(figure)
+    named = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=7, fontsize=9, frameon=False)
+    return figure
 
 
 def _draw_gap(axes: Axes, report: Report) -> None:
@@ -130,9 +139,10 @@ def _draw_gap(axes: Axes, report: Report) -> None:
     axes.axhline(report.gap_at_start, color=GREY, linestyle="-.", linewidth=1, label="first model")
     axes.set_yscale("log")
     axes.set_xlim(0, rounds[-1])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("rounds")
     axes.set_ylabel("optimality gap, per sample")
-    axes.legend(fontsize=9, frameon=False, loc="center right")
+    _legend_below(axes)
     axes.set_title(
         f"{report.title}: gap of SCFL, measured and bounded",
         loc="left",
@@ -155,15 +165,21 @@ def _draw_tradeoff(axes: Axes, report: Report) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("privacy budget of every device: MI-DP of an entry, bits")
     axes.set_ylabel("optimality gap, per sample")
-    axes.legend(fontsize=9, frameon=False, loc="center right")
+    _legend_below(axes)
     axes.set_title("what privacy costs", loc="left", fontsize=11)
+
+
+def _legend_below(axes: Axes) -> None:
+    """Name the lines below their panel, where no curve can be."""
+    axes.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
 
 
 def _draw_terms(axes: Axes, points: Sequence[Point], knob: Knob) -> None:
     values = [point.value for point in points]
     for name, (label, colour) in TERMS.items():
         heights = np.array([point.corrected[name] for point in points])
-        axes.plot(values, np.where(heights > 0, heights, np.nan), color=colour, linewidth=1.3, label=label)
+        if (heights > 0).any():
+            axes.plot(values, np.where(heights > 0, heights, np.nan), color=colour, linewidth=1.3, label=label)
     total = [sum(point.corrected.values()) for point in points]
     axes.plot(values, total, color=DARK, linewidth=2.4, label="corrected bound")
     axes.plot(values, [point.floor for point in points], ":", color=DARK, linewidth=1.6, label="floor, predicted")

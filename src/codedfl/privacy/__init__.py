@@ -9,7 +9,7 @@ Example:
 from codedfl.privacy._account import delta_of, epsilon_of
 from codedfl.privacy._accountant import PrivacyAccountant, signal_to_noise
 from codedfl.privacy._attack import AttackResult, attack_error, matched_error
-from codedfl.privacy._audit import DeviceAudit, Upload, audit_device
+from codedfl.privacy._audit import LITTLE_PRIVACY, DeviceAudit, Upload, audit_device
 from codedfl.privacy._canaries import make_canaries
 from codedfl.privacy._canary_scores import coded_scores, gradient_scores, model_scores, second_moment_scores
 from codedfl.privacy._discrete import (
@@ -42,6 +42,7 @@ from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_
 from codedfl.privacy._sketch import sketch_sensitivity
 
 __all__ = [
+    "LITTLE_PRIVACY",
     "Adjacency",
     "AttackResult",
     "CodedMechanism",

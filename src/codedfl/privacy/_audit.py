@@ -206,7 +206,7 @@ def _warnings(audit: DeviceAudit, upload: Upload, encoded: FloatArray) -> Iterat
     if np.abs(encoded).max() > 1 + 1e-6:
         yield "features exceed [-1, 1], for which the MI-DP budgets hold; set features.scaling"
     if upload.clip_norm is None:
-        yield "samples are not clipped, so that epsilon is unbounded in the worst case; set coding.clip_norm"
+        yield "samples are not clipped, so that epsilon has no bound in the worst case; set coding.clip_norm"
     yield from _epsilon_warnings(audit)
     if audit.attack is not None and audit.attack.feasible_error < 0.5 * audit.attack.baseline_error:
         yield "an attacker who knows most of the samples reconstructs the others with less than half the error of guessing"
@@ -227,7 +227,7 @@ def _label_warnings(audit: DeviceAudit, upload: Upload) -> Iterator[str]:
             " coding.label_noise_variance"
         )
     if audit.label_bound is None:
-        yield "labels have no bound, so that epsilon is unbounded in the worst case; set privacy.label_bound"
+        yield "labels have no bound, so that epsilon has no bound in the worst case; set privacy.label_bound"
 
 
 def _epsilon_warnings(audit: DeviceAudit) -> Iterator[str]:

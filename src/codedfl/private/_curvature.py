@@ -115,8 +115,7 @@ class CurvatureUpload:
             federation.samples * (numbers + 2.0 * d * directions),
             devices * numbers + moments * 20.0 * MOST_DIRECTIONS * float(d) ** 2,
         )
-        download_s = 32 * d * directions / setting.channel.download_rate_bps
-        return replace(cost, upload_s=cost.upload_s + download_s)
+        return replace(cost, upload_s=cost.upload_s + setting.timing().receiving_s(32 * d * directions))
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:  # noqa: ARG002
         """Refuse a setting without a target or a clip norm, and second moments that are too large to hold."""

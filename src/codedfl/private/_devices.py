@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize
 
 from codedfl.errors import InputError
-from codedfl.fleet import Arrivals, FixedBatchArrivals, RoundTiming
+from codedfl.fleet import Arrivals, FixedBatchArrivals, Timing
 from codedfl.training import (
     Geometry,
     LocalSGDPlan,
@@ -176,15 +176,17 @@ def scale_of_round(round: Round, samples: IntArray, shares: int) -> float | None
     return float(samples.sum()) / (rows * round.attendance.weight)
 
 
-def patient_deadline(timing: RoundTiming, batch_sizes: IntArray) -> float:
+def patient_deadline(timing: Timing, batch_sizes: IntArray) -> float:
     """Return the least deadline at which a share `LATE` of the updates or fewer are late on average.
+
+    If more than that never arrive however long a round lasts, it is the deadline beyond which nobody else arrives.
 
     Args:
         timing: fleet, channel and workload.
         batch_sizes: rows that each device computes on, (N,); 0 for a device without any.
 
     Example:
-        >>> from codedfl.fleet import Channel, Fleet, Workload
+        >>> from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
         >>> fleet = Fleet(("a", "b"), np.array([1.2e6, 1.5e6]), np.array([15.0, 25.0]))
         >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
         >>> round(patient_deadline(timing, np.array([3000, 3000])), 1)
@@ -198,7 +200,15 @@ def patient_deadline(timing: RoundTiming, batch_sizes: IntArray) -> float:
         patient = replace(timing, deadline_s=math.exp(log_deadline))
         return float(np.mean(1 - patient.arrival_probability(batch_sizes)[taking_part])) - LATE
 
-    low = high = math.log(float(np.max(timing.compute_s(batch_sizes))) + timing.download_s)
+    longest_s = timing.longest_s(batch_sizes)
+    if math.isfinite(longest_s) and excess(math.log(longest_s)) > 0:
+        return longest_s
+    low = high = math.log(timing.shortest_s(batch_sizes))
     while excess(high) > 0:
         high += 1.0
-    return math.exp(float(optimize.brentq(excess, low, high, xtol=1e-9)) + 1e-9) if high > low else math.exp(high)
+    if high == low:
+        return math.exp(high)
+    enough = float(optimize.brentq(excess, low, high, xtol=1e-9)) + 1e-9
+    while excess(enough) > 0:  # recorded answers come in steps
+        enough += 1e-9
+    return math.exp(enough)

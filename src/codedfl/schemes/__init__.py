@@ -17,7 +17,15 @@ from codedfl.schemes._fedavg import fedavg
 from codedfl.schemes._ihm import ihm
 from codedfl.schemes._momentum import Momentum, momentum
 from codedfl.schemes._one_shot import CodedSolution, one_shot
-from codedfl.schemes._registry import DEFAULT_SCHEMES, PAPER_SCHEMES, PRIVATE_SCHEMES, SCHEMES, make_scheme
+from codedfl.schemes._registry import (
+    DEFAULT_SCHEMES,
+    PAPER_SCHEMES,
+    PRIVATE_SCHEMES,
+    SCHEMES,
+    make_scheme,
+    scheme_builder,
+    scheme_names,
+)
 from codedfl.schemes._scfl import scfl, scfl_fixed
 from codedfl.schemes._scfl_private import scfl_private
 from codedfl.schemes._ssp import ssp
@@ -48,5 +56,7 @@ __all__ = [
     "scfl",
     "scfl_fixed",
     "scfl_private",
+    "scheme_builder",
+    "scheme_names",
     "ssp",
 ]

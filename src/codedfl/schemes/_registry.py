@@ -1,14 +1,16 @@
-"""All schemes by name. A new scheme needs a new file and one line here."""
+"""All schemes by name. A new scheme needs a new file and one line here, or a plug-in."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, wraps
 
 from pydantic import ValidationError, validate_call
 
 from codedfl._messages import did_you_mean
 from codedfl.errors import InputError
+from codedfl.plugins import Plugin, find_plugin, plugin_names
 from codedfl.schemes._ccfl import ccfl
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
@@ -52,11 +54,61 @@ PRIVATE_SCHEMES = ("dp-gd", "ihm", "ssp", "scfl-private", "one-shot", "dp-cfl")
 """The schemes that a comparison runs by default if it is to keep an epsilon."""
 
 
+def scheme_names() -> tuple[str, ...]:
+    """Return the names of all schemes: those of `SCHEMES`, and those of plug-ins."""
+    return (*SCHEMES, *plugin_names("scheme", SCHEMES))
+
+
+def scheme_builder(name: str) -> Callable[..., Scheme]:
+    """Return the function that builds a scheme, whose arguments are its options.
+
+    Args:
+        name: a key of `SCHEMES`, or the name of a plug-in.
+
+    Raises:
+        InputError: if there is no such scheme, or its plug-in is broken.
+    """
+    if name in SCHEMES:
+        return SCHEMES[name]
+    plugin = find_plugin("scheme", name)
+    if plugin is None:
+        known = scheme_names()
+        raise InputError(f"schemes: there is no {name!r}, only {', '.join(known)}.{did_you_mean(name, known)}")
+    return _plugin_builder(plugin)
+
+
+@cache
+def _plugin_builder(plugin: Plugin) -> Callable[..., Scheme]:
+    """Load a plug-in, whose function then checks its options and what it returns."""
+    builder = plugin.load()
+    try:
+        parameters = inspect.signature(builder).parameters.values()
+        checked = _validated(builder)
+    except Exception as error:
+        raise plugin.refusal("cannot be used", error) from error
+    if without := [item.name for item in parameters if item.default is item.empty]:
+        raise plugin.refusal(f"has arguments without a default ({', '.join(without)})")
+
+    @wraps(builder)
+    def build(**options: object) -> Scheme:
+        try:
+            scheme: Scheme = plugin.require(checked(**options), Scheme)
+        except (InputError, ValidationError):
+            raise
+        except Exception as error:
+            raise plugin.refusal("failed", error) from error
+        if scheme.name != plugin.name:
+            raise plugin.refusal(f"returned a scheme of another name, {scheme.name!r}")
+        return scheme
+
+    return build
+
+
 def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Scheme:
     """Build a scheme by name.
 
     Args:
-        name: a key of `SCHEMES`.
+        name: a key of `SCHEMES`, or the name of a plug-in.
         options: the arguments of its builder that differ from their defaults.
 
     Raises:
@@ -70,12 +122,9 @@ def make_scheme(name: str, options: Mapping[str, object] | None = None) -> Schem
         codedfl.errors.InputError: schemes: there is no 'sclf', only fedavg, cfl-fb, codedfedl, dp-cfl, scfl-fixed, scfl, \
 ccfl, momentum, fed3r, one-shot, dp-gd, ihm, ssp, scfl-private. Did you mean 'scfl'?
     """
-    if name not in SCHEMES:
-        raise InputError(
-            f"schemes: there is no {name!r}, only {', '.join(SCHEMES)}.{did_you_mean(name, list(SCHEMES))}"
-        )
+    builder = scheme_builder(name)
     try:
-        return _validated(SCHEMES[name])(**(options or {}))
+        return (_validated(builder) if name in SCHEMES else builder)(**(options or {}))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][:1])

@@ -12,7 +12,14 @@ import numpy as np
 from codedfl._validation import require_at_least
 from codedfl.coding import Rows
 from codedfl.data import Federation
-from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, Attendance, FixedBatchArrivals, fastest_deadline
+from codedfl.fleet import (
+    AdaptiveBatchArrivals,
+    Arrivals,
+    Attendance,
+    FixedBatchArrivals,
+    MeasuredTiming,
+    fastest_deadline,
+)
 from codedfl.streams import Streams
 from codedfl.training._sampling import sample_batches
 from codedfl.training._setting import Setting, asking
@@ -71,7 +78,8 @@ class LocalSGD:
     """``tau`` steps of SGD on Bernoulli batches (Sec. III-B).
 
     Args:
-        batch: ``adaptive`` for the largest batch ``b_k^i`` that meets the deadline in the round's channel, or a fixed size.
+        batch: ``adaptive`` for the largest batch ``b_k^i`` that meets the deadline in the round's channel (the usual batch of a
+            measured fleet), or a fixed size.
         steps: local steps in a round; None for the ``tau`` of the setting. Fewer steps leave time for larger batches.
         sampling: ``bernoulli`` draws the rows of a batch independently; ``walk`` goes through a random order of its rows,
             so that successive rounds have few rows in common.
@@ -107,9 +115,12 @@ class LocalSGD:
         timing, samples = setting.timing(self.steps), setting.federation.samples
         if self.deadline == "auto":
             timing = replace(timing, deadline_s=fastest_deadline(timing, samples))
-        if self.batch == "adaptive":
+        if self.batch != "adaptive":
+            sizes = np.minimum(self.batch, samples)
+        elif isinstance(timing, MeasuredTiming):  # there is no channel to adapt to
+            sizes = timing.fleet.usual_batch(samples)
+        else:
             return asking(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)
-        sizes = np.minimum(self.batch, samples)
         return asking(FixedBatchArrivals(timing, sizes, setting.streams), setting.cohort)
 
 

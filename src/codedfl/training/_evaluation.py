@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least
 from codedfl.coding import Gram
 from codedfl.data import Task
@@ -18,8 +19,8 @@ from codedfl.typing import FloatArray
 BLOCK_ROWS = 4096
 
 
-@dataclass(frozen=True)
-class Reference:
+@dataclass(frozen=True, repr=False)
+class Reference(ShortRepr):
     """The centralised optimum, in closed form.
 
     Args:
@@ -33,8 +34,8 @@ class Reference:
     score: float
 
 
-@dataclass(frozen=True)
-class Evaluator:
+@dataclass(frozen=True, repr=False)
+class Evaluator(ShortRepr):
     """Evaluates models in a setting.
 
     Args:

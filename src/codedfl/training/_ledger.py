@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl.fleet import Attendance
 from codedfl.training._scheme import PreparedScheme
 from codedfl.training._uploads import UploadCost
 from codedfl.typing import FloatArray
 
 
-@dataclass
-class Ledger:
+@dataclass(repr=False)
+class Ledger(ShortRepr):
     """Running totals of one scheme.
 
     Args:

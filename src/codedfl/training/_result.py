@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from codedfl._short_repr import ShortRepr
 from codedfl.training._learning_rate import LearningRate
 from codedfl.training._ledger import Ledger
 from codedfl.training._scheme import PreparedScheme, Scheme, State
@@ -44,8 +45,8 @@ class Evaluation:
     bytes_up: float
 
 
-@dataclass
-class RunProgress:
+@dataclass(repr=False)
+class RunProgress(ShortRepr):
     """Everything that changes during a run: the content of a checkpoint.
 
     Args:
@@ -121,6 +122,13 @@ class RunResult:
     progress: RunProgress
     scale: float | None = None
     choice: StepSizeChoice | None = None
+
+    def __repr__(self) -> str:
+        if not self.curve:
+            return f"RunResult({self.scheme.name!r}, {self.status}, no evaluation yet)"
+        final = self.final
+        times = f"{final.simulated_time_s:.4g} s, {final.everything_charged_s:.4g} s with everything charged"
+        return f"RunResult({self.scheme.name!r}, {self.status}, score {final.score:.4f} after {final.round} rounds, {times})"
 
     @property
     def status(self) -> Status:

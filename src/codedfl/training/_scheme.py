@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from codedfl._short_repr import ShortRepr
 from codedfl.coding import CodedData, SubspaceSketch
 from codedfl.errors import InputError
 from codedfl.fleet import Arrivals
@@ -34,8 +35,8 @@ class State(Protocol):
         """``W_k``, the model that devices start the next round from."""
 
 
-@dataclass(frozen=True)
-class SchemeState:
+@dataclass(frozen=True, repr=False)
+class SchemeState(ShortRepr):
     """The last iterate and the sums of the step-weighted average.
 
     Args:
@@ -211,8 +212,8 @@ class Scheme:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedScheme:
+@dataclass(frozen=True, eq=False, repr=False)
+class PreparedScheme(ShortRepr):
     """A scheme in a setting, ready for its rounds.
 
     Args:

@@ -14,13 +14,14 @@ from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.fleet import (
     AdaptiveBatchArrivals,
+    AnyFleet,
     Arrivals,
     Channel,
     CohortArrivals,
     FixedBatchArrivals,
-    Fleet,
-    RoundTiming,
+    Timing,
     Workload,
+    round_timing,
 )
 from codedfl.identity import NOT_IDENTITY
 from codedfl.parallel import Workers
@@ -110,8 +111,8 @@ class Setting:
 
     Args:
         federation: the data of the devices and the test set.
-        fleet: MAC rate and transmit power of each device.
-        channel: the wireless channel.
+        fleet: MAC rate and transmit power of each device, or when it answers.
+        channel: the wireless channel; of no consequence if answers were measured.
         code: coded samples and noise.
         local_steps: ``tau`` of the schemes that aggregate periodically.
         deadline_s: ``T``.
@@ -124,7 +125,7 @@ class Setting:
     """
 
     federation: Federation
-    fleet: Fleet
+    fleet: AnyFleet
     channel: Channel
     code: Code
     local_steps: int
@@ -169,9 +170,9 @@ class Setting:
             self.federation.dimension, self.federation.outputs, local_steps or self.local_steps
         )
 
-    def timing(self, local_steps: int | None = None, deadline_s: float | None = None) -> RoundTiming:
+    def timing(self, local_steps: int | None = None, deadline_s: float | None = None) -> Timing:
         """Return the timing of a round with ``local_steps`` (default ``tau``) within ``deadline_s`` (default ``T``)."""
-        return RoundTiming(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
+        return round_timing(self.fleet, self.channel, self.workload(local_steps), deadline_s or self.deadline_s)
 
     def server_batch_of(self, coded_samples: int) -> int:
         """Return ``b_s`` for a number of coded samples: as given, or the largest that the server has time for."""

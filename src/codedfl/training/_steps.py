@@ -15,7 +15,7 @@ from codedfl.typing import FloatArray, IntArray
 class Start(NamedTuple):
     """Where a model starts and how it moves.
 
-    Args:
+    Attributes:
         model: ``W_k``, (d, o); never written to.
         step_size: ``eta_k``.
         make_up: ``sigma^2`` of the make-up term ``-sigma^2 W``.

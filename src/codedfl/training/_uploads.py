@@ -28,7 +28,7 @@ class UploadCost:
         bits: what each device sends, such as coded features and labels, (N,).
         encoding_macs: arithmetic on each device to make it, (N,).
         encoding_s: time for ``encoding_macs``, (N,).
-        upload_s: time to send ``bits`` at the device's own mean uplink rate, (N,).
+        upload_s: time to send ``bits`` at the device's own mean uplink rate, or as measured, (N,).
         server_macs: arithmetic at the server before the first round, such as additions to sum the coded datasets.
         server_s: time for ``server_macs``.
     """
@@ -92,11 +92,12 @@ class UploadCost:
             server_macs: arithmetic at the server.
         """
         bits = BITS_PER_NUMBER * numbers
+        encoding_s, upload_s = setting.timing().preparation_s(bits, encoding_macs, setting.federation.samples)
         return cls(
             bits=bits,
             encoding_macs=encoding_macs,
-            encoding_s=encoding_macs / setting.fleet.mac_rate,
-            upload_s=bits / setting.channel.mean_uplink_rate_bps(setting.fleet.transmit_power_dbm),
+            encoding_s=encoding_s,
+            upload_s=upload_s,
             server_macs=server_macs,
             server_s=server_macs / setting.server_mac_rate,
         )

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from codedfl.cli.progress import ProgressDisplay
+from codedfl._progress_display import ProgressDisplay, showing
+from tests.support import Diary
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that is set by hand."""
     now = [0.0]
-    monkeypatch.setattr("codedfl.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("codedfl._progress_display.time.monotonic", lambda: now[0])
     return now
 
 
@@ -120,3 +122,54 @@ def test_names_of_files_are_taken_literally(text: str, terminal: bool) -> None:
         display.close(text, text)
         display.say(text)
     assert text in written(log)
+
+
+def test_a_notebook_shows_bars_in_place_of_those_before(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    import IPython.display
+
+    pictures: list[str] = []
+
+    class Handle:
+        def update(self, bars: Any) -> None:
+            pictures.append(bars._repr_mimebundle_([], [])["text/html"])
+
+    def display(bars: Any, **options: object) -> Handle | None:
+        html = bars._repr_mimebundle_([], [])["text/html"]
+        if "display_id" not in options:  # a line of its own, next to the bars
+            said.append(html)
+            return None
+        pictures.append(html)
+        return Handle()
+
+    said: list[str] = []
+    monkeypatch.setattr(IPython.display, "display", display)
+    with ProgressDisplay(Console(file=io.StringIO(), force_jupyter=True, width=100)) as bars:
+        bars.update("loading digits")
+        bars.say("1258 samples")
+        for k in range(5):
+            clock[0] += 0.1
+            bars.update("SCFL", k, 4, "0.91")
+        bars.close("SCFL")
+    assert "loading digits" in pictures[0]
+    assert "4/4" in pictures[-1]
+    assert "0.91" in pictures[-1]
+    assert len(pictures) == 4, "the first, every 0.2 seconds, and the last"
+    assert ["1258 samples" in line for line in said] == [True]
+    assert not recwarn.list
+
+
+def test_progress_is_reported_to_what_was_given_to_a_display_or_to_nowhere(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    diary = Diary()
+    with showing(diary) as given:
+        assert given is diary
+    for nothing in (False, None):
+        with showing(nothing) as silent:
+            silent.say("not heard")
+    assert capsys.readouterr().err == ""
+    with showing(True) as display:
+        display.say("heard")
+    assert capsys.readouterr().err == "heard\n"

@@ -1,0 +1,176 @@
+"""From the columns of a raw table to numbers, by scikit-learn's transformers with fixed, serialisable parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import TypeAdapter, ValidationError
+
+from codedfl._messages import listing, shown
+from codedfl.data._column import Column
+from codedfl.data._problems import refuse_all
+from codedfl.errors import InputError
+from codedfl.typing import FloatArray
+
+VERSION = 1
+"""Version of what `Preprocessing.to_dict` writes."""
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """A fitted map from the columns of a raw table to numeric columns.
+
+    Missing values are filled in, categories become one column of 0 and 1 each, truth values 0 and 1, and dates days since
+    2000-01-01. Numbers stay as they are, unless they have bounds: then they are clipped to them and scaled to [-1, 1].
+    `fit_preprocessing` makes one.
+
+    Args:
+        columns: what happens to each column, in the order of the output.
+
+    Example:
+        >>> ward = Column("ward", "category", "surgery", categories=("intensive care", "surgery"))
+        >>> preprocessing = Preprocessing((Column("age", "number", 50.0), ward))
+        >>> preprocessing.output_names
+        ('age', 'ward=intensive care', 'ward=surgery')
+        >>> frame = pd.DataFrame({"ward": ["surgery", "maternity"], "name": ["Ann", "Bob"], "age": [33, None]})
+        >>> preprocessing.transform(frame, source="'new.csv'")
+        array([[33.,  0.,  1.],
+               [50.,  0.,  0.]], dtype=float32)
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise InputError("the preprocessing has no columns: give at least one.")
+        for names in (self.input_names, self.output_names):
+            repeated = (
+                next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+            )
+            if repeated is not None:
+                raise InputError(
+                    f"the preprocessing has two columns {shown(repeated)}: rename one of them in the table."
+                )
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Columns of the raw table that it reads, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the numeric columns that it makes."""
+        return tuple(name for column in self.columns for name in column.output_names)
+
+    @property
+    def learnt(self) -> tuple[str, ...]:
+        """Columns for which something was learnt from data; empty if the user gave bounds or categories for all."""
+        return tuple(column.name for column in self.columns if not column.given)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether every column is a number or a truth value that is only filled in, not clipped, scaled or encoded."""
+        return all(column.kind in ("number", "boolean") and column.bounds is None for column in self.columns)
+
+    def transform(self, frame: pd.DataFrame, *, source: str) -> FloatArray:
+        """Return the rows of a raw table as numbers.
+
+        Args:
+            frame: the table, with the columns in any order; others are ignored.
+            source: the table as messages name it.
+
+        Returns:
+            (n, p), float32, finite.
+
+        Raises:
+            InputError: a column is missing or has values of another kind; the message starts with ``source``.
+        """
+        place_of = {str(name): place for place, name in reversed(list(enumerate(frame.columns)))}
+        lacking = [name for name in self.input_names if name not in place_of]
+        if lacking:
+            raise InputError(
+                f"{source} has no column {listing(map(shown, lacking))} (found: {listing(map(str, frame.columns)) or 'none'}): "
+                "add what is missing, under the name that it had in training."
+            )
+        read: dict[str, npt.NDArray[Any] | pd.Series] = {}
+        problems: list[str] = []
+        for column in self.columns:
+            values, found = column.read(frame.iloc[:, place_of[column.name]])
+            # Left to itself, pandas would turn text into a type of its own, which not every scikit-learn knows.
+            read[column.name] = pd.Series(values, dtype=object) if column.categories else values
+            problems += found
+        refuse_all(source, problems)
+        if len(frame) == 0:
+            return np.empty((0, len(self.output_names)), np.float32)
+        return np.ascontiguousarray(self._transformer.transform(pd.DataFrame(read)), dtype=np.float32)
+
+    @cached_property
+    def _transformer(self) -> Any:
+        """The columns as scikit-learn's transformers, fitted to rows that lead to these very parameters."""
+        from sklearn.compose import ColumnTransformer
+        from sklearn.impute import SimpleImputer
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
+
+        parts: list[tuple[str, Any, list[str]]] = []
+        for kind, group in groupby(self.columns, lambda column: (column.kind == "category", column.bounds is not None)):
+            own = list(group)
+            if kind == (True, False):
+                encoder = OneHotEncoder(
+                    categories=[np.array(column.categories, dtype=object) for column in own],
+                    handle_unknown="ignore",
+                    sparse_output=False,
+                )
+                step = make_pipeline(SimpleImputer(strategy="most_frequent"), encoder)
+            elif kind == (False, True):
+                step = make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler((-1, 1), clip=True))
+            else:
+                step = SimpleImputer(strategy="median")
+            parts.append((f"part {len(parts)}", step, [column.name for column in own]))
+        # The median of the two bounds is their middle, and that of one value the value itself.
+        rows = {
+            column.name: pd.Series(
+                column.bounds or (column.fill,) * 2, dtype=object if column.categories else np.float64
+            )
+            for column in self.columns
+        }
+        return ColumnTransformer(parts).fit(pd.DataFrame(rows))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain JSON: strings, numbers, lists and objects."""
+        columns = [
+            {**asdict(column), "categories": list(column.categories), "bounds": column.bounds and list(column.bounds)}
+            for column in self.columns
+        ]
+        return {"version": VERSION, "columns": columns}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
+        """Return what `to_dict` wrote.
+
+        Raises:
+            InputError: it is malformed, or of another version.
+
+        Example:
+            >>> preprocessing = Preprocessing((Column("age", "number", 50.0, bounds=(0.0, 120.0)),))
+            >>> Preprocessing.from_dict(preprocessing.to_dict()) == preprocessing
+            True
+        """
+        if not isinstance(values, Mapping) or values.get("version") != VERSION:
+            raise InputError(
+                f"the preprocessing is not of version {VERSION}, which this codedfl reads: train the model again."
+            )
+        try:
+            # By way of JSON, in which a list may stand for a tuple and 1 for 1.0, but nothing else is converted.
+            columns = TypeAdapter(tuple[Column, ...]).validate_json(json.dumps(values.get("columns")), strict=True)
+        except (ValidationError, TypeError, ValueError, RecursionError) as error:
+            raise InputError("the columns of the preprocessing are malformed: train the model again.") from error
+        return cls(columns)

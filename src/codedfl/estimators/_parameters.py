@@ -1,0 +1,199 @@
+"""From the parameters of an estimator to a configuration."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from codedfl._messages import shown
+from codedfl.config import Config, load_config
+from codedfl.errors import InputError
+from codedfl.fleet import Workload
+from codedfl.schemes import SCHEMES
+
+DEFAULT_ROUNDS = 100
+"""Rounds if neither they nor a training time are given."""
+
+ROOM = 12.0
+"""A round lasts this many times download and one row, at least: about as long as on MNIST in the paper."""
+
+KEYS: Mapping[str, str] = {
+    "scheme": "schemes",
+    "rounds": "training.rounds",
+    "total_time_s": "training.total_time_s",
+    "deadline_s": "training.deadline_s",
+    "features": "features.map",
+    "dimension": "features.dimension",
+    "gamma": "features.gamma",
+    "standardize": "features.standardize",
+    "epsilon": "privacy.epsilon",
+    "delta": "privacy.delta",
+    "threat_model": "privacy.threat_model",
+    "clip_norm": "coding.clip_norm",
+    "label_bound": "privacy.label_bound",
+    "devices": "data.devices",
+    "random_state": "seed",
+}
+"""Parameters, and the keys of the configuration that they set."""
+
+OPEN_DATA_KEYS = ("data.partition", "data.dirichlet_alpha")
+"""What ``config`` may say about the data; ``fit`` is given everything else."""
+
+
+def chosen_scheme(scheme: str, epsilon: float | None) -> str:
+    """Return the scheme that ``auto`` stands for.
+
+    Example:
+        >>> chosen_scheme("auto", None), chosen_scheme("auto", 2.0), chosen_scheme("fed3r", None)
+        ('ccfl', 'dp-gd', 'fed3r')
+    """
+    if scheme != "auto":
+        return scheme
+    return "ccfl" if epsilon is None else "dp-gd"
+
+
+def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outputs: int) -> Config:
+    """Return the configuration of an estimator for data of a given size.
+
+    Args:
+        parameters: those of the estimator.
+        rows: number of training rows.
+        columns: number of columns.
+        outputs: number of classes or targets.
+
+    Raises:
+        InputError: for a value that is not possible, in terms of the parameters.
+    """
+    given = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
+    overrides = {**_overrides(given), **_own_overrides(given["config"])}
+    with in_terms_of_parameters():
+        config = load_config(overrides=overrides)
+    features = config.features
+    devices = min(config.data.devices, max(1, rows // 2))
+    dimension = features.dimension if features.map == "rff" else columns
+    deadline_s = config.training.deadline_s
+    if given["deadline_s"] is None:
+        deadline_s = max(deadline_s, _shortest_deadline_s(config, dimension + bool(features.intercept), outputs))
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update={"devices": devices}),
+            "training": config.training.model_copy(update={"deadline_s": deadline_s}),
+        }
+    )
+
+
+@contextmanager
+def in_terms_of_parameters() -> Iterator[None]:
+    """Name the parameter instead of the key in refusals of a configuration."""
+    names = {key: name for name, key in KEYS.items()}
+    try:
+        yield
+    except InputError as error:
+        keys = "|".join(re.escape(key) for key in names if "." in key)
+        text = re.sub(rf"\b({keys})\b", lambda match: names[match[1]], str(error))
+        text = re.sub(r"^(seed|schemes)\b", lambda match: names[match[1]], text)
+        text = re.sub(r" \(--[a-z-]+\)", "", text)  # options of the command line
+        raise InputError(text) from error
+
+
+def _overrides(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the parameters set, by key."""
+    epsilon = given["epsilon"]
+    if epsilon is not None and not (isinstance(epsilon, int | float) and epsilon > 0):
+        raise InputError(f"epsilon = {shown(epsilon)} must be a positive number, or None for no guarantee.")
+    if given["rounds"] == 0:
+        raise InputError("rounds = 0 must be 1 or more, or None for the default.")
+    if given["rounds"] is not None and given["total_time_s"] is not None:
+        raise InputError(
+            f"rounds = {given['rounds']} and total_time_s = {given['total_time_s']} both say how long to train: give one."
+        )
+    scheme = chosen_scheme(given["scheme"], epsilon)
+    clip_norm = given["clip_norm"]
+    values = {
+        "schemes": [scheme],
+        "seed": _seed(given["random_state"]),
+        "data.dataset": "arrays",
+        "data.devices": given["devices"],
+        "features.map": given["features"],
+        "features.dimension": given["dimension"],
+        "features.gamma": given["gamma"],
+        "features.standardize": False,  # done beforehand, in double precision
+        "features.intercept": given["features"] != "rff",
+        "privacy.epsilon": epsilon or 0.0,
+        "privacy.delta": given["delta"],
+        "privacy.threat_model": given["threat_model"],
+        "coding.clip_norm": 0.0 if clip_norm == "auto" and epsilon is None else clip_norm,
+        "privacy.label_bound": given.get("label_bound") or 0.0,
+        "training.rounds": _rounds(given["rounds"], given["total_time_s"]),
+    }
+    if given["features"] not in ("none", "rff"):
+        raise InputError(f"features = {shown(given['features'])} is unknown: use 'none' or 'rff'.")
+    values |= {KEYS[name]: given[name] for name in ("total_time_s", "deadline_s") if given[name] is not None}
+    if given["rounds"] is not None and scheme in SCHEMES and "rounds" in inspect.signature(SCHEMES[scheme]).parameters:
+        values[f"options.{scheme}.rounds"] = given["rounds"]
+    return values | _fleet_overrides(given["fleet"])
+
+
+def _rounds(rounds: Any, total_time_s: Any) -> Any:
+    """Return the rounds as given, by default, or 0 for as many as fit in the training time."""
+    if rounds is not None:
+        return rounds
+    return DEFAULT_ROUNDS if total_time_s is None else 0
+
+
+def _fleet_overrides(fleet: Any) -> dict[str, Any]:
+    if fleet is None:
+        return {}
+    if isinstance(fleet, Mapping):
+        return {f"fleet.{str(key).removeprefix('fleet.')}": value for key, value in fleet.items()}
+    if isinstance(fleet, str | os.PathLike):
+        return {"fleet.file": os.fspath(fleet)}
+    raise InputError(
+        f"fleet = {shown(fleet)} must be the path of a file, a dictionary such as {{'straggler_ratio': 0.5}}, or None."
+    )
+
+
+def _own_overrides(config: Any) -> dict[str, Any]:
+    """Return the user's own values by key, or refuse what parameters and data determine."""
+    if config is None:
+        return {}
+    if not isinstance(config, Mapping):
+        raise InputError(f"config = {shown(config)} must be a dictionary such as {{'training.local_steps': 3}}.")
+    values = dict(_flat(config))
+    names = {key: name for name, key in KEYS.items()}
+    for key in values:
+        if key in names:
+            raise InputError(f"config sets {key}, for which there is a parameter: set {names[key]} instead.")
+        if key.startswith("data.") and key not in OPEN_DATA_KEYS:
+            raise InputError(f"config sets {key}, but the data is what fit is given: leave it out.")
+    return values
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, int):
+        return random_state
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _shortest_deadline_s(config: Config, dimension: int, outputs: int) -> float:
+    """Return a deadline that leaves devices time for more than the download of the model and a single row."""
+    fleet = config.fleet
+    work = Workload.for_linear_model(dimension, outputs, config.training.local_steps)
+    row_s = work.local_steps * work.macs_per_sample / (fleet.mac_rate * fleet.mac_rate_factor[0])
+    return ROOM * (work.payload_bits / fleet.download_rate_bps + row_s)

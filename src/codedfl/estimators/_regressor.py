@@ -1,0 +1,140 @@
+"""A regressor for scikit-learn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from codedfl.estimators._base import CodedEstimator
+from codedfl.typing import FloatArray
+
+
+class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
+    """Linear least squares, trained in a simulated federation of devices; for one target or several.
+
+    Args:
+        scheme: the scheme that trains (`codedfl schemes` lists them); "auto" is "ccfl", and "dp-gd" with an epsilon.
+        fleet: the devices and their channel: None for a drawn fleet in which 30% of the devices miss a round, the path of a table
+            with one row per device, or a dictionary of keys of the configuration's section ``fleet``.
+        devices: number of devices that rows are spread over if ``fit`` is not told which row belongs to which; every device gets
+            two rows at least.
+        device_column: column of a frame that names the device of each row; it is no input of the model.
+        rounds: number of rounds; None for 100, or for as many as fit in ``total_time_s``. A private scheme sets its own number.
+        total_time_s: simulated training time, in place of ``rounds``.
+        deadline_s: duration of a round; None for 1 second, or longer if the model is so large that a device needs it. CCFL
+            chooses the fastest around it.
+        features: "none" for a linear model of the columns, "rff" for one of random Fourier features of them.
+        dimension: number of random Fourier features.
+        gamma: width of the kernel that they stand for; "scale" is 1 / (columns * variance).
+        standardize: centre and scale columns first, and targets unless they have a ``label_bound``.
+            Means and scales come from all rows, outside of any epsilon.
+        epsilon: what everything that a device sends is to keep, as (epsilon, delta) per row; None for no guarantee.
+        delta: its delta.
+        threat_model: "each-message" if the server sees every message of a device, "sums-only" if it sees only sums over devices.
+        clip_norm: norm to which rows are clipped; "auto" chooses it if there is an epsilon, and clips nothing without.
+        label_bound: with an epsilon: norm to which the targets of a row are clipped, a bound that is known without the data.
+        config: further values by ``section.key``, such as ``{"training.local_steps": 3}`` (`codedfl config` lists all keys).
+        random_state: seed of all randomness; an integer makes fits repeatable bit for bit.
+        verbose: show progress.
+
+    Attributes:
+        coef_: coefficients of the columns, (columns,), or (targets, columns) if y has two dimensions; with random Fourier
+            features, those of the features.
+        intercept_: a number, or (targets,).
+        n_features_in_: number of columns.
+        feature_names_in_: names of the columns, if X is a frame.
+        scheme_: the scheme that trained.
+        n_iter_: rounds completed.
+        history_: the learning curve, a frame: ``round``, ``simulated_time_s`` (training only), ``charged_time_s`` (everything
+            charged), ``bytes_up``, ``mean_arrivals``, ``training_score`` (on at most 2,000 of the training rows; there is no
+            test set), and ``training_loss`` and ``excess_loss`` over the centralised optimum.
+        simulated_time_s_: simulated seconds of training.
+        charged_time_s_: simulated seconds with everything charged.
+        privacy_: what a device's messages keep: ``epsilon``, ``delta``, what it ``covers`` and what is ``outside`` of it.
+        device_names_: names of the devices.
+
+    Example:
+        >>> from sklearn.datasets import load_diabetes
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = CodedRegressor(devices=5, random_state=0).fit(X, y)
+        >>> round(model.score(X, y), 2), model.scheme_, len(model.device_names_)
+        (0.52, 'ccfl', 5)
+    """
+
+    def __init__(
+        self,
+        scheme: str = "auto",
+        *,
+        fleet: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        devices: int = 20,
+        device_column: str | None = None,
+        rounds: int | None = None,
+        total_time_s: float | None = None,
+        deadline_s: float | None = None,
+        features: Literal["none", "rff"] = "none",
+        dimension: int = 100,
+        gamma: float | Literal["scale"] = "scale",
+        standardize: bool = True,
+        epsilon: float | None = None,
+        delta: float = 1e-5,
+        threat_model: Literal["each-message", "sums-only"] = "each-message",
+        clip_norm: float | Literal["auto"] = "auto",
+        label_bound: float | None = None,
+        config: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.scheme = scheme
+        self.fleet = fleet
+        self.devices = devices
+        self.device_column = device_column
+        self.rounds = rounds
+        self.total_time_s = total_time_s
+        self.deadline_s = deadline_s
+        self.features = features
+        self.dimension = dimension
+        self.gamma = gamma
+        self.standardize = standardize
+        self.epsilon = epsilon
+        self.delta = delta
+        self.threat_model = threat_model
+        self.clip_norm = clip_norm
+        self.label_bound = label_bound
+        self.config = config
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: an array or a frame of numbers, (m, p).
+            y: one target, (m,), or several, (m, o).
+            groups: device of each row, (m,); None to spread rows over ``devices``.
+
+        Raises:
+            InputError: for values that are not possible; before any training.
+        """
+        X, y, devices = self._checked(X, y, groups, y_numeric=True, multi_output=True)
+        targets = np.asarray(y, np.float64).reshape(len(X), -1)
+        names = ("y",) if targets.shape[1] == 1 else tuple(f"y{output}" for output in range(targets.shape[1]))
+        self._train("regression", X, targets, names, devices)
+        coefficients, intercept = self._trained.linear
+        self._one_dimensional = y.ndim == 1
+        self.coef_ = coefficients[:, 0] if self._one_dimensional else np.ascontiguousarray(coefficients.T)
+        self.intercept_ = float(intercept[0]) if self._one_dimensional else intercept
+        return self
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the target of each row, in the shape of the y that the model was fitted to."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if self._one_dimensional else outputs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

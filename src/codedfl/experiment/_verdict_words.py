@@ -1,0 +1,208 @@
+"""A verdict in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from codedfl.experiment._evidence import Evidence
+from codedfl.experiment._race import Race
+
+if TYPE_CHECKING:
+    from codedfl.experiment._verdict import Verdict
+
+
+def in_words(verdict: Verdict) -> tuple[str, ...]:
+    """Return a handful of sentences: quality, speed on both clocks, whether coding pays, and what to beware of."""
+    if any(each.interrupted for each in verdict.evidence):
+        return ("Training was stopped early, so there is no verdict yet.",)
+    return tuple(_Words(verdict).sentences())
+
+
+class _Words:
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict, self.first = verdict, verdict.evidence[0]
+        self.accuracy = self.first.task == "classification"
+        self.metric = "accuracy" if self.accuracy else "R2"
+        self.titles = {scheme.name: scheme.title for scheme in self.first.schemes}
+
+    def sentences(self) -> Iterator[str]:
+        if self.first.epsilon is not None:
+            yield self.privacy(self.first)
+        if not self.verdict.candidates:
+            if self.first.epsilon is None:
+                yield "No scheme can be judged: every one diverged, or there are too few test rows for a score."
+            return
+        yield self.quality()
+        yield from self.speed()
+        if self.verdict.fedavg_suffices:
+            yield "FedAvg suffices here: no other scheme is better or sooner by more than noise."
+        elif self.verdict.coding is not None:
+            yield self.coding()
+        yield from self.warnings()
+
+    def privacy(self, evidence: Evidence) -> str:
+        verdict = self.verdict
+        server = "only sums over devices" if evidence.sums_only else "each message"
+        promise = (
+            f"epsilon = {evidence.epsilon:g}, delta = {evidence.delta:g} per sample for everything that devices send,"
+            f" against a server that sees {server}"
+        )
+        if verdict.best is None:
+            return f"No scheme with a usable model keeps {promise}."
+        kept = f"{self.titles[verdict.best]} has the highest {self.metric} with {promise}"
+        mean = self.centralised()
+        if mean is None:
+            return f"{kept}."
+        cost = mean - verdict.scores[verdict.best]
+        price = f"privacy costs {self.by(cost)}" if cost > 0 else "privacy costs nothing"
+        return f"{kept}: {price}, as the centralised optimum without privacy has {self.score(mean)}."
+
+    def quality(self) -> str:
+        verdict, best = self.verdict, str(self.verdict.best)
+        score = self.score(verdict.scores[best])
+        others = [name for name in verdict.may_be_best if name != best]
+        worse = [name for name in verdict.candidates if name not in verdict.may_be_best]
+        if verdict.lead is None:
+            return (
+                f"{self.titles[best]} ends with {self.metric} {score}{self.beside_centralised(verdict.scores[best])}."
+            )
+        if not worse:
+            least = self.score(verdict.scores[verdict.candidates[-1]])
+            span = f"{least} to {score}" if least != score else f"{score} for all"
+            return f"No scheme is better than another by more than noise ({self.basis()}): {self.metric} is {span}."
+        if others:
+            return (
+                f"{self.titles[best]} has the best {self.metric}, {score}, but {self.listed(others)} cannot be told from it;"
+                f" {self.listed(worse)} {_is(worse)} worse by more than noise ({self.basis()})."
+            )
+        lead = verdict.lead
+        return (
+            f"{self.titles[best]} has the best {self.metric}, {score}: {self.by(lead.value)} above"
+            f" {self.titles[verdict.candidates[1]]}, which is more than noise (from {self.plain(lead.low)} to"
+            f" {self.plain(lead.high)}; {self.basis()})."
+        )
+
+    def centralised(self) -> float | None:
+        """Return the mean score of the centralised optimum, if it is known under every seed."""
+        known = [each.centralised for each in self.verdict.evidence if each.centralised is not None]
+        return sum(known) / len(known) if len(known) == len(self.verdict.evidence) else None
+
+    def beside_centralised(self, score: float) -> str:
+        mean = self.centralised()
+        if mean is None:
+            return ""
+        place = f"{self.by(mean - score)} below" if mean > score else f"{self.by(score - mean)} above"
+        return f", {place} the centralised optimum"
+
+    def basis(self) -> str:
+        if self.verdict.noise == "seeds":
+            return f"95% confidence over {len(self.verdict.evidence)} seeds"
+        return f"95% confidence on {self.first.test_rows} test rows; --seeds 5 would count chance in training too"
+
+    def speed(self) -> Iterator[str]:
+        verdict = self.verdict
+        if verdict.goal is None or verdict.training is None or verdict.everything is None:
+            return
+        training, everything, goal = verdict.training, verdict.everything, verdict.goal.words
+        if training.first[0] == everything.first[0] and set(training.first) == set(everything.first):
+            yield (
+                f"{self.leader(training)} first {goal}: {_after(training)} on the training clock, {_after(everything)} with"
+                f" everything charged{self.on_average(everything)}{self.fedavg(everything)}."
+            )
+            return
+        yield (
+            f"On the training clock, {self.leader(training)} first {goal}, {_after(training)}{self.on_average(training)}"
+            f"{self.fedavg(training)}."
+        )
+        yield (
+            f"With encoding and uploads charged as well, {self.leader(everything)} first there, {_after(everything)}"
+            f"{self.on_average(everything)}{self.fedavg(everything)}."
+        )
+
+    def leader(self, race: Race) -> str:
+        """Name the earliest, together with those that came at the same time as far as one run can tell."""
+        first = race.first if len(self.verdict.evidence) == 1 else race.first[:1]
+        return f"{self.listed(first)} {_is(first)}"
+
+    def on_average(self, race: Race) -> str:
+        """Say that times are means over seeds, and who might be as early under others."""
+        if len(self.verdict.evidence) == 1:
+            return ""
+        others = race.first[1:]
+        return " on average" + (f" ({self.listed(others)} may be as early under other seeds)" if others else "")
+
+    def fedavg(self, race: Race) -> str:
+        """Say how long the usual scheme takes."""
+        if "fedavg" not in self.verdict.candidates or "fedavg" in race.first:
+            return ""
+        took = race.seconds.get("fedavg")
+        never = "; FedAvg never gets there" if len(self.verdict.evidence) == 1 else "; FedAvg does not always get there"
+        return never if took is None else f"; FedAvg needs {took:,.0f} s"
+
+    def coding(self) -> str:
+        race, coded = self.verdict.everything, {s.name for s in self.first.schemes if s.coded}
+        assert race is not None
+        with_code, without = (next((n for n in race.times if (n in coded) is kind), None) for kind in (True, False))
+        judgement = f"Coding {self.verdict.coding} here"
+        if with_code is None:
+            return f"{judgement}: with everything charged, no coded scheme gets there in time."
+        if without is None:
+            return f"{judgement}: with everything charged, no scheme without coding gets there in time."
+        seconds = race.seconds
+        return (
+            f"{judgement}: with everything charged, {self.titles[with_code]} needs {seconds[with_code]:,.0f} s, and"
+            f" {self.titles[without]}, the quickest scheme without coding, {seconds[without]:,.0f} s."
+        )
+
+    def warnings(self) -> Iterator[str]:
+        verdict = self.verdict
+        if verdict.heavy:
+            most = max(verdict.heavy.values())
+            upto = "up to " if len(set(verdict.heavy.values())) > 1 else ""
+            yield (
+                f"The {'uploads' if len(verdict.heavy) > 1 else 'upload'} of {self.listed(verdict.heavy)} before training"
+                f" ({upto}{_bytes(most)}) {'are' if len(verdict.heavy) > 1 else 'is'} larger than the data itself"
+                f" ({_bytes(self.first.data_bytes)})."
+            )
+        if verdict.fell:
+            name, course = max(verdict.fell.items(), key=lambda item: item[1].peak - item[1].end)
+            others = [other for other in verdict.fell if other != name]
+            also = f", and so did {self.listed(others)}" if others else ""
+            yield (
+                f"{self.titles[name]} peaked at {self.score(course.peak)} after {course.peak_s:,.0f} s and then fell to"
+                f" {self.score(course.end)}{also}: more time would not help (peaks are read off the test rows, so they are no"
+                " tuned stopping times)."
+            )
+        if verdict.rising:
+            were = "was" if len(verdict.rising) == 1 else "were"
+            yield (
+                f"{self.listed(verdict.rising)} {were} still improving when training ended: more time or rounds may change this"
+                " verdict."
+            )
+
+    def score(self, value: float) -> str:
+        return f"{value:.1%}" if self.accuracy else f"{value:.3f}"
+
+    def by(self, difference: float) -> str:
+        return f"{self.plain(difference)} points" if self.accuracy else self.plain(difference)
+
+    def plain(self, difference: float) -> str:
+        return f"{100 * difference:.1f}" if self.accuracy else f"{difference:.3f}"
+
+    def listed(self, names: Iterable[str]) -> str:
+        *most, last = [self.titles[name] for name in names]
+        return f"{', '.join(most)} and {last}" if most else last
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _after(race: Race) -> str:
+    seconds = next(iter(race.seconds.values()))
+    return f"after {seconds:,.0f} s" if seconds > 0 else "at once"
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"

@@ -1,0 +1,200 @@
+"""A trained model that works on raw inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from codedfl._messages import listing, shown
+from codedfl._short_repr import ShortRepr
+from codedfl._validation import require_finite
+from codedfl.data import FeatureMap, Preprocessing, Task
+from codedfl.errors import InputError
+from codedfl.files import Arrays
+from codedfl.models._file import read_model_file, write_model_file
+from codedfl.typing import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WORDS = ("input_names", "target_names", "target_columns")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictor(ShortRepr):
+    """A linear model with the preprocessing and the feature map that it was trained on.
+
+    Args:
+        feature_map: from numeric inputs to features.
+        weights: ``W``, (d, o).
+        task: classification or regression.
+        target_names: classes, or names of the outputs.
+        privacy: the privacy of the run that trained it, as `codedfl.experiment.privacy_statement` says it; None if it is unknown.
+        preprocessing: from the columns of a table to numeric inputs; None if the columns are the inputs.
+        input_names: columns of a table that the model reads; empty if it was trained on arrays whose columns have no names.
+        target_columns: columns that it was trained to predict, if they have names.
+        device_column: column that named the device of a training row, if there was one.
+        logits: whether the outputs are logits of a softmax rather than estimates of the targets themselves.
+        provenance: where the model comes from: version, scheme, dataset, seed, configuration, rounds, test score.
+
+    Example:
+        >>> from codedfl.data import fit_feature_map
+        >>> X = np.array([[1.0], [2.0], [4.0]])
+        >>> feature_map = fit_feature_map(X, kind="none", scaling="column", rng=np.random.default_rng(0))
+        >>> model = Predictor(feature_map, np.array([[8.0]]), "regression", ("y",), input_names=("dose",))
+        >>> model.predict(X).ravel()
+        array([2., 4., 8.], dtype=float32)
+        >>> import pandas as pd
+        >>> model.predict_frame(pd.DataFrame({"name": ["Ann", "Bob"], "dose": [4, 1]})).ravel()
+        array([8., 2.], dtype=float32)
+    """
+
+    feature_map: FeatureMap
+    weights: FloatArray
+    task: Task
+    target_names: tuple[str, ...]
+    privacy: Mapping[str, Any] | None = None
+    preprocessing: Preprocessing | None = None
+    input_names: tuple[str, ...] = ()
+    target_columns: tuple[str, ...] = ()
+    device_column: str = ""
+    logits: bool = False
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.task not in get_args(Task):
+            raise InputError(f"task = {shown(self.task)} of a model must be 'classification' or 'regression'.")
+        expected = (self.feature_map.dimension, len(self.target_names))
+        if self.weights.shape != expected or not np.issubdtype(self.weights.dtype, np.floating):
+            raise InputError(
+                f"the weights of a model have shape {self.weights.shape} and dtype {self.weights.dtype}, but its features and "
+                f"targets need floats of shape {expected}."
+            )
+        if self.preprocessing is not None and self.input_names != self.preprocessing.input_names:
+            raise InputError("input_names of a model are not the columns that its preprocessing reads: give those.")
+        inputs = self.input_names if self.preprocessing is None else self.preprocessing.output_names
+        if inputs and len(inputs) != self.feature_map.input_dimension:
+            raise InputError(
+                f"a model has {len(inputs)} input name(s) but takes {self.feature_map.input_dimension} inputs: give one for each."
+            )
+
+    def inputs_of(self, frame: pd.DataFrame, *, source: str = "the table") -> FloatArray:
+        """Return the numeric inputs of the rows of a table, (n, p), for `outputs` and `predict`.
+
+        Columns are found by name, in any order; others are ignored.
+
+        Args:
+            frame: the table.
+            source: its name in messages.
+
+        Raises:
+            InputError: if columns are missing or hold what the model cannot read.
+        """
+        if self.preprocessing is not None:
+            return self.preprocessing.transform(frame, source=source)
+        if not self.input_names:
+            raise InputError(
+                f"{source} has named columns, but the model was trained on arrays without names: give an array of shape (n, "
+                f"{self.feature_map.input_dimension}), in a file as the array X of an .npz."
+            )
+        return _numeric_columns(frame, self.input_names, source)
+
+    def outputs(self, raw: FloatArray) -> FloatArray:
+        """Return the model's outputs for numeric inputs, (n, o).
+
+        Args:
+            raw: inputs as the feature map takes them, (n, p): after preprocessing, if the model has one (see `inputs_of`).
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs: FloatArray = self.feature_map.transform(raw) @ self.weights.astype(np.float32)
+        if not np.isfinite(outputs).all():
+            raise InputError("the raw inputs are so large that the model's outputs overflow: check their units.")
+        return outputs
+
+    def labels(self, outputs: FloatArray) -> npt.NDArray[Any]:
+        """Return what outputs mean: the name of the class with the largest one, (n,), or the outputs of a regression, (n, o)."""
+        return np.array(self.target_names)[outputs.argmax(axis=1)] if self.task == "classification" else outputs
+
+    def predict(self, raw: FloatArray) -> npt.NDArray[Any]:
+        """Return the class of each row of numeric inputs, (n,), or the outputs of a regression, (n, o); see `outputs`."""
+        return self.labels(self.outputs(raw))
+
+    def predict_frame(self, frame: pd.DataFrame, *, source: str = "the table") -> npt.NDArray[Any]:
+        """Return the class of each row of a table, (n,), or the outputs of a regression, (n, o); see `inputs_of`."""
+        return self.predict(self.inputs_of(frame, source=source))
+
+    def save(self, path: Path | str) -> None:
+        """Write the model to one ``.safetensors`` file, without pickle.
+
+        Raises:
+            InputError: if the path has another ending, or the model is not finite.
+        """
+        require_finite("the weights of the model", self.weights)
+        tensors = {f"map.{name}": array for name, array in self.feature_map.to_arrays().items()}
+        description = {
+            "task": self.task,
+            **{name: list(getattr(self, name)) for name in WORDS},
+            "device_column": self.device_column,
+            "logits": self.logits,
+            "preprocessing": None if self.preprocessing is None else self.preprocessing.to_dict(),
+            "privacy": self.privacy,
+            "provenance": self.provenance,
+        }
+        write_model_file(path, {"weights": self.weights, **tensors}, description)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Predictor:
+        """Read a model back.
+
+        Raises:
+            InputError: if the file is not a saved model, or was damaged or altered.
+        """
+        tensors, description = read_model_file(path)
+        try:
+            return cls._from(tensors, description)
+        except (InputError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{shown(Path(path))} is not a consistent model of codedfl ({str(error).rstrip('.')}): train it again."
+            ) from error
+
+    @classmethod
+    def _from(cls, tensors: Arrays, description: dict[str, Any]) -> Predictor:
+        weights = tensors.pop("weights")
+        require_finite("weights", weights)
+        maps = {name.removeprefix("map."): array for name, array in tensors.items()}
+        preprocessing = description["preprocessing"]
+        for name in ("privacy", "provenance"):
+            if not isinstance(description[name], dict | None):
+                raise InputError(f"its {name} is not an object")
+        return cls(
+            FeatureMap.from_arrays(maps),
+            weights,
+            cast(Task, description["task"]),
+            privacy=description["privacy"],
+            preprocessing=None if preprocessing is None else Preprocessing.from_dict(preprocessing),
+            device_column=str(description["device_column"]),
+            logits=bool(description["logits"]),
+            provenance=description["provenance"] or {},
+            **{name: tuple(map(str, description[name])) for name in WORDS},
+        )
+
+
+def _numeric_columns(frame: pd.DataFrame, names: tuple[str, ...], source: str) -> FloatArray:
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise InputError(
+            f"{source} lacks {len(missing)} column(s) that the model reads: {listing(missing)}; it has "
+            f"{listing(map(str, frame.columns))}."
+        )
+    chosen = frame[list(names)]
+    odd = [name for name in names if chosen[name].dtype.kind not in "biuf"]
+    if odd:
+        raise InputError(f"{source} has column(s) that are not numbers: {listing(odd)}; the model needs numbers there.")
+    inputs: FloatArray = chosen.to_numpy(np.float32)
+    require_finite(source, inputs)
+    return inputs

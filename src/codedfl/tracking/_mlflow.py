@@ -1,0 +1,102 @@
+"""Runs in MLflow."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from codedfl.errors import InputError
+from codedfl.tracking._tracker import Tracker
+from codedfl.training import Status
+
+MOST_PARAMS = 100
+"""Parameters that MLflow takes at once."""
+
+ENDINGS: dict[Status, str] = {"completed": "FINISHED", "diverged": "FAILED", "interrupted": "KILLED"}
+
+
+class MLflowCallback(Tracker):
+    """Records every scheme of a comparison as a run in MLflow: parameters, metrics by round, and tags at the end.
+
+    It uses its own client and leaves MLflow's active run alone. MLflow's telemetry is switched off, unless its environment
+    variables say otherwise. Needs the extra ``mlflow``.
+
+    Args:
+        tracking_uri: a folder, or a URI as MLflow understands it (``http://...``, ``sqlite:///...``).
+        experiment: name of the experiment in MLflow; it is created if there is none.
+
+    Raises:
+        InputError: if MLflow is not installed or cannot use the URI.
+
+    Example:
+        >>> import codedfl
+        >>> with MLflowCallback("mlruns") as tracker:  # doctest: +SKIP
+        ...     comparison = codedfl.run({"training.rounds": 100}, callbacks=(tracker,))
+    """
+
+    def __init__(self, tracking_uri: str | Path, experiment: str = "codedfl") -> None:
+        super().__init__()
+        require_mlflow()
+        try:
+            self.client: Any = _client(str(tracking_uri))
+            found = self.client.get_experiment_by_name(experiment)
+            self.experiment_id = found.experiment_id if found else self.client.create_experiment(experiment)
+        except Exception as error:  # MLflow raises its own errors and those of requests, sqlalchemy and the file system
+            raise InputError(
+                f"MLflow cannot use tracking_uri = {str(tracking_uri)!r} with the experiment {experiment!r} ({error}): give a"
+                " folder, or the URI of a tracking server that is running."
+            ) from error
+
+    def start(self, title: str, params: Mapping[str, str]) -> _MLflowWriter:
+        """Begin a run with its parameters."""
+        import mlflow
+
+        tags = {"codedfl.scheme": params["scheme"], "codedfl.configuration": params["configuration"]}
+        run_id = self.client.create_run(self.experiment_id, run_name=title, tags=tags).info.run_id
+        items = iter(params.items())
+        while part := [mlflow.entities.Param(*item) for item in islice(items, MOST_PARAMS)]:
+            self.client.log_batch(run_id, params=part)
+        return _MLflowWriter(self.client, run_id)
+
+
+class _MLflowWriter:
+    def __init__(self, client: Any, run_id: str) -> None:
+        self.client, self.run_id = client, run_id
+
+    def log_metrics(self, metrics: Mapping[str, float], round: int) -> None:
+        from mlflow.entities import Metric
+
+        now_ms = int(time.time() * 1000)
+        self.client.log_batch(self.run_id, [Metric(name, value, now_ms, round) for name, value in metrics.items()])
+
+    def log_tags(self, tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        self.client.log_batch(self.run_id, tags=[RunTag(f"codedfl.{name}", value) for name, value in tags.items()])
+
+    def close(self, status: Status) -> None:
+        self.client.set_terminated(self.run_id, ENDINGS.get(status, "FAILED"))
+
+
+def require_mlflow() -> None:
+    """Refuse to go on without the package of the extra."""
+    if find_spec("mlflow") is None:
+        raise InputError('MLflowCallback needs mlflow, which is not installed: run pip install "codedfl[mlflow]".')
+
+
+def _client(uri: str) -> Any:
+    """Return a client for a URI, or for a folder."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when mlflow is imported
+    os.environ.setdefault("DO_NOT_TRACK", "true")
+    if urlsplit(uri).scheme in ("", "file"):
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # MLflow prefers a database, which not all have
+        uri = uri if uri.startswith("file:") else Path(uri).absolute().as_uri()
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)

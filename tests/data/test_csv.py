@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from codedfl.data._csv import csv_header, read_csv
+from codedfl.errors import InputError
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "my.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+FRAME = pd.DataFrame({"name": ["Ann, Bob", "Cid;Dora", "Eve\tF"], "dose": [1.5, -2.25, 1000.0], "count": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_separators_are_found_out(tmp_path: Path, separator: str, encoding: str) -> None:
+    path = tmp_path / "my.csv"
+    FRAME.to_csv(path, sep=separator, index=False, encoding=encoding)
+    pd.testing.assert_frame_equal(read_csv(path), FRAME)
+    assert csv_header(path) == (["name", "dose", "count"], separator)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas_are_found_out(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "my.csv"
+    FRAME.to_csv(path, sep=separator, decimal=",", index=False)
+    pd.testing.assert_frame_equal(read_csv(path), FRAME)
+
+
+def test_one_column_of_numbers_with_commas_decides_for_the_whole_file(tmp_path: Path) -> None:
+    frame = read_csv(write(tmp_path, "a;b;c\n1,5;0,25;x,y\n2;7;z\n"))
+    assert frame["a"].tolist() == [1.5, 2.0]
+    assert frame["b"].tolist() == [0.25, 7.0]
+    assert frame["c"].tolist() == ["x,y", "z"]
+
+
+def test_lists_of_numbers_in_text_are_no_decimal_commas(tmp_path: Path) -> None:
+    frame = read_csv(write(tmp_path, "a;b\n1,2,3;0.5\n2,5;1.5\n"))
+    assert frame["a"].tolist() == ["1,2,3", "2,5"]
+    assert frame["b"].tolist() == [0.5, 1.5]
+
+
+def test_a_quoted_name_may_hold_a_separator(tmp_path: Path) -> None:
+    assert csv_header(write(tmp_path, '"dose; mg","a, b"\n1,2\n')) == (["dose; mg", "a, b"], ",")
+    assert csv_header(write(tmp_path, '\n"a, b";c;d\n1;2;3\n')) == (["a, b", "c", "d"], ";")
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_header_may_be_longer_than_a_field_may_be(tmp_path: Path, separator: str) -> None:
+    names = [f"a long name of column {number:05}" for number in range(5_000)]
+    assert csv_header(write(tmp_path, separator.join(names) + "\n")) == (names, separator)
+
+
+def test_a_single_column_has_no_separator(tmp_path: Path) -> None:
+    assert read_csv(write(tmp_path, "a\n1\n2\n"))["a"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a;a;y\n1;2;3\n", "has more than one column 'a'"),
+        (";a;y\n0;2;3\n", "column 1 of .*my.csv' has no name"),
+        ("a;y\n1;2;3\n", r"cannot be read as a \.csv file"),
+        ("größe;y\n1;2\n".encode("latin-1"), r"cannot be read as a \.csv file \('utf-8' codec"),
+        ("", r"cannot be read as a \.csv file"),
+    ],
+)
+def test_what_pandas_would_change_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_csv(write(tmp_path, text))

@@ -1,0 +1,54 @@
+"""Evidence that no run produced, to see what a verdict makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from codedfl.experiment._evidence import Evidence, SchemeEvidence
+from codedfl.training import Evaluation
+from codedfl.typing import FloatArray
+
+ROWS = 1000
+
+
+def curve(scores: Sequence[float] | FloatArray, preparation_s: float = 0.0) -> tuple[Evaluation, ...]:
+    """Return a learning curve with an evaluation every two seconds."""
+    return tuple(
+        Evaluation(k, 2.0 * k, 2.0 * k + preparation_s, 0.1, 0.1, float(score), float(score), 0.1, 0.1, 3.0, 1e6)
+        for k, score in enumerate(scores)
+    )
+
+
+def scheme(
+    name: str, scores: Sequence[float] | FloatArray, *, preparation_s: float = 0.0, **others: Any
+) -> SchemeEvidence:
+    """Return a scheme that is right on the first of the test rows, as many as its last score says."""
+    rows = (np.arange(ROWS) < round(ROWS * float(scores[-1]))).astype(np.float64)
+    given: dict[str, Any] = {
+        "title": {"fedavg": "FedAvg", "scfl": "SCFL", "ccfl": "CCFL", "fed3r": "Fed3R"}.get(name, name.upper()),
+        "coded": name in ("scfl", "ccfl"),
+        "status": "completed",
+        "rows": rows,
+        "upload_bytes": 0.0,
+        "covers": None,
+    }
+    return SchemeEvidence(name=name, curve=curve(scores, preparation_s), **(given | others))
+
+
+def evidence(*schemes: SchemeEvidence, **others: Any) -> Evidence:
+    """Return a comparison of these schemes."""
+    given: dict[str, Any] = {
+        "seed": 0,
+        "task": "classification",
+        "test_rows": ROWS,
+        "centralised": 0.9,
+        "data_bytes": 1e6,
+        "epsilon": None,
+        "delta": 1e-5,
+        "sums_only": False,
+        "interrupted": False,
+    }
+    return Evidence(schemes=schemes, **(given | others))

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from codedfl.errors import InputError
+from codedfl.experiment import Comparison, run, summarise, verdict
+from codedfl.typing import FloatArray
+from tests.experiment.made_up import ROWS, evidence, scheme
+from tests.support import StopAfter, small_config
+
+
+def rise(end: float, seconds: float = 10.0) -> FloatArray:
+    """Return a curve over 200 s that has all but arrived after the given time."""
+    return np.asarray(end - 0.8 * np.exp(-np.arange(101) * 2.0 / seconds * 4))
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    return run(small_config(schemes=["fedavg", "scfl", "ccfl", "fed3r"], training__rounds=30))
+
+
+def test_a_clear_winner_is_named_with_its_lead() -> None:
+    found = verdict(evidence(scheme("ccfl", rise(0.95)), scheme("fedavg", rise(0.85))))
+    assert (found.best, found.may_be_best) == ("ccfl", ("ccfl",))
+    assert found.lead is not None
+    assert found.lead.value == pytest.approx(0.1)
+    low, high = 100 * found.lead.low, 100 * found.lead.high
+    assert found.sentences[0].startswith(
+        "CCFL has the best accuracy, 95.0%: 10.0 points above FedAvg, which is more than noise"
+        f" (from {low:.1f} to {high:.1f}; 95% confidence on 1000 test rows"
+    )
+
+
+def test_what_noise_cannot_tell_apart_is_not_ranked() -> None:
+    rng = np.random.default_rng(0)
+    near = [scheme(name, rise(0.9), rows=(rng.random(ROWS) < 0.9).astype(float)) for name in ("ccfl", "scfl", "fedavg")]
+    alike = verdict(evidence(*near))
+    assert set(alike.may_be_best) == {"ccfl", "scfl", "fedavg"}
+    assert alike.sentences[0].startswith("No scheme is better than another by more than noise")
+    worse = verdict(evidence(*near, scheme("codedfedl", rise(0.5))))
+    assert "codedfedl" not in worse.may_be_best
+    assert "cannot be told from it; CODEDFEDL is worse by more than noise" in worse.sentences[0]
+
+
+def test_the_true_best_stays_among_those_that_may_be_best() -> None:
+    rng = np.random.default_rng(1)
+    truth = {"ccfl": 0.9, "scfl": 0.895, "fedavg": 0.88, "momentum": 0.8}
+    kept = 0
+    for _ in range(200):
+        common = rng.random(ROWS)  # most of what makes a row hard is hard for every scheme
+        drawn = {
+            name: (0.7 * common + 0.3 * rng.random(ROWS) > 0.85 - a * 0.7).astype(float) for name, a in truth.items()
+        }
+        schemes = [scheme(name, [0.1, rows.mean()], rows=rows) for name, rows in drawn.items()]
+        kept += "ccfl" in verdict(evidence(*schemes)).may_be_best
+    assert kept / 200 >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 200)
+
+
+def test_seeds_replace_the_noise_of_rows_by_that_of_runs() -> None:
+    def seeds(shift: float, spread: float) -> list[object]:
+        rng = np.random.default_rng(2)
+        ends = 0.9 + spread * rng.standard_normal((5, 2)) + [0, shift]
+        return [evidence(scheme("fedavg", rise(a)), scheme("ccfl", rise(b)), seed=i) for i, (a, b) in enumerate(ends)]
+
+    clear, unclear = verdict(seeds(0.03, 0.002)), verdict(seeds(0.003, 0.01))  # type: ignore[arg-type]
+    assert (clear.noise, clear.may_be_best) == ("seeds", ("ccfl",))
+    assert "95% confidence over 5 seeds" in clear.sentences[0]
+    assert set(unclear.may_be_best) == {"ccfl", "fedavg"}
+    assert not any("--seeds" in sentence for sentence in clear.sentences)
+
+
+def test_both_clocks_are_told_apart() -> None:
+    quick_but_heavy = scheme("scfl", rise(0.9, 10), preparation_s=300, upload_bytes=5e6)
+    found = verdict(evidence(quick_but_heavy, scheme("fedavg", rise(0.9, 80))))
+    assert found.training is not None
+    assert found.everything is not None
+    assert (found.training.first, found.everything.first) == (("scfl",), ("fedavg",))
+    text = " ".join(found.sentences)
+    assert (
+        "On the training clock, SCFL is first within 1 point of the centralised accuracy of 90.0%, after 12 s" in text
+    )
+    assert "With encoding and uploads charged as well, FedAvg is first there, after 88 s." in text
+    assert "The upload of SCFL before training (5.0 MB) is larger than the data itself (1.0 MB)." in text
+    assert found.fedavg_suffices
+    assert "FedAvg suffices here" in text
+
+
+def test_coding_pays_does_not_pay_or_makes_little_difference() -> None:
+    def coding(coded_s: float, plain_s: float) -> str | None:
+        schemes = (
+            scheme("ccfl", rise(0.92, coded_s)),
+            scheme("fedavg", rise(0.92, plain_s)),
+            scheme("fed3r", [0.1] * 101),
+        )
+        return verdict(evidence(*schemes)).coding
+
+    assert coding(10, 100) == "pays"
+    assert coding(100, 10) == "does not pay"
+    assert coding(50, 52) == "makes little difference"
+    assert verdict(evidence(scheme("ccfl", rise(0.9)), scheme("scfl", rise(0.9)))).coding is None
+    only_coded = verdict(evidence(scheme("ccfl", rise(0.9)), scheme("fedavg", rise(0.6))))
+    assert only_coded.coding == "pays"
+    assert "no scheme without coding gets there in time" in " ".join(only_coded.sentences)
+
+
+def test_a_goal_that_nobody_reaches_gives_way_to_a_lower_one() -> None:
+    def goal(end: float, **others: object) -> str:
+        found = verdict(evidence(scheme("fedavg", rise(end)), scheme("ccfl", rise(end - 0.005)), **others)).goal
+        assert found is not None
+        return found.words
+
+    assert goal(0.895) == "within 1 point of the centralised accuracy of 90.0%"
+    assert goal(0.86) == "at 95% of the centralised accuracy of 90.0%"
+    assert goal(0.6) == "within 1 point of the best accuracy of 60.0%"
+    assert goal(0.6, centralised=None) == "within 1 point of the best accuracy of 60.0%"
+
+
+def test_runs_that_fell_or_had_not_arrived_are_told_so() -> None:
+    falls = rise(0.9) - np.maximum(0, np.arange(101) - 40) * 0.001
+    slow = 0.9 - 0.8 * np.exp(-np.arange(101) / 50)
+    found = verdict(evidence(scheme("scfl", falls), scheme("fedavg", slow)))
+    assert (set(found.fell), found.rising) == ({"scfl"}, ("fedavg",))
+    text = " ".join(found.sentences)
+    assert "SCFL peaked at 90.0% after 7" in text
+    assert "no tuned stopping times" in text
+    assert "FedAvg was still improving when training ended" in text
+
+
+def test_with_an_epsilon_only_schemes_that_cover_everything_count() -> None:
+    open_scheme = scheme("scfl", rise(0.9), covers="upload")
+    covered = scheme("dp-gd", rise(0.7), covers="everything"), scheme("ssp", rise(0.4), covers="everything")
+    found = verdict(evidence(open_scheme, *covered, epsilon=2.0, sums_only=True))
+    assert found.candidates == ("dp-gd", "ssp")
+    assert found.sentences[0] == (
+        "DP-GD has the highest accuracy with epsilon = 2, delta = 1e-05 per sample for everything that devices send, against a"
+        " server that sees only sums over devices: privacy costs 20.0 points, as the centralised optimum without privacy has"
+        " 90.0%."
+    )
+    (nobody,) = verdict(evidence(open_scheme, epsilon=2.0)).sentences
+    assert nobody.startswith("No scheme with a usable model keeps epsilon = 2")
+
+
+def test_diverged_and_interrupted_runs() -> None:
+    diverged = scheme("fedavg", rise(0.5), status="diverged")
+    assert verdict(evidence(diverged, scheme("ccfl", rise(0.9)))).candidates == ("ccfl",)
+    assert "every one diverged" in verdict(evidence(diverged)).sentences[0]
+    stopped = verdict(evidence(scheme("ccfl", rise(0.9)), interrupted=True))
+    assert stopped.sentences == ("Training was stopped early, so there is no verdict yet.",)
+    alone = verdict(evidence(scheme("ccfl", rise(0.88)))).sentences[0]
+    assert alone == "CCFL ends with accuracy 88.0%, 2.0 points below the centralised optimum."
+
+
+def test_a_regression_speaks_of_r2() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal(ROWS)
+    first = scheme("ccfl", rise(0.95), rows=0.95 + 0.1 * rows)
+    found = verdict(evidence(first, scheme("fedavg", rise(0.85), rows=0.85 + 0.11 * rows), task="regression"))
+    assert found.sentences[0].startswith("CCFL has the best R2, 0.950: 0.100 above FedAvg, which is more than noise")
+
+
+def test_verdicts_need_comparisons_that_differ_in_the_seed_alone() -> None:
+    one = evidence(scheme("ccfl", rise(0.9)))
+    with pytest.raises(InputError, match="at least one comparison"):
+        verdict([])
+    with pytest.raises(InputError, match="differ in their task or their epsilon"):
+        verdict([one, replace(one, epsilon=2.0)])
+
+
+def test_the_verdict_on_a_real_run_reaches_its_summary(comparison: Comparison) -> None:
+    found = verdict(comparison)
+    assert summarise(comparison)["verdict"] == list(found.sentences)
+    assert 2 <= len(found.sentences) <= 7
+    assert all(sentence.endswith(".") and len(sentence) < 320 for sentence in found.sentences)
+    coded = {each.name: each.coded for each in found.evidence[0].schemes}
+    assert coded == {"fedavg": False, "scfl": True, "ccfl": True, "fed3r": False}
+    for each in found.evidence[0].schemes:
+        assert each.rows.mean() == pytest.approx(each.score)
+        assert each.upload_bytes == comparison[each.name].progress.ledger.coded_bits.sum() / 8
+    assert found.evidence[0].data_bytes == 4 * 1258 * (30 + 1)  # 30 features are less than 64 pixels; one label each
+
+
+def table(rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(rows, 3)), columns=["a", "b", "c"])
+    return frame.assign(y=frame.a - frame.b + 0.1 * rng.normal(size=rows))
+
+
+def test_a_real_regression_and_one_without_a_score() -> None:
+    table(90).to_csv("own.csv", index=False)
+    config = small_config(data__dataset="own.csv", data__target=["y"])
+    found = verdict(run(config))
+    assert all(each.rows.mean() == pytest.approx(each.score, abs=1e-6) for each in found.evidence[0].schemes)
+    assert " R2" in found.sentences[0]
+    table(12).to_csv("own.csv", index=False)
+    few = small_config(data__dataset="own.csv", data__target=["y"], data__test_fraction=0.01, data__devices=2)
+    assert "too few test rows" in verdict(run(few)).sentences[0]
+
+
+@pytest.mark.parametrize("rounds", [4, 14])
+def test_a_run_that_was_stopped_has_no_verdict_yet(rounds: int) -> None:
+    stopped = run(small_config(training__evaluations=12), callbacks=(StopAfter(rounds),))
+    assert verdict(stopped).sentences == ("Training was stopped early, so there is no verdict yet.",)

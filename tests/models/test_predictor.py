@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from codedfl._version import __version__
+from codedfl.data import Dataset, FeatureMap, load_dataset
+from codedfl.errors import InputError
+from codedfl.experiment import Comparison, RunFolder, load_config, run, summarise
+from codedfl.identity import identity
+from codedfl.models import Predictor
+from codedfl.streams import Streams
+from codedfl.typing import FloatArray
+from tests.support import refusal_of, small_config
+
+
+@pytest.fixture(scope="module")
+def digits(comparison: Comparison) -> Dataset:
+    """The data that the comparison was made with, raw."""
+    config = comparison.config
+    return load_dataset("digits", test_fraction=config.data.test_fraction, rng=Streams(config.seed).at("split"))
+
+
+def test_a_saved_model_scores_on_raw_inputs_what_the_summary_says(
+    tmp_path: Path, comparison: Comparison, digits: Dataset
+) -> None:
+    truth = np.array(digits.target_names)[digits.test_targets.argmax(axis=1)]
+    for scheme in summarise(comparison)["schemes"]:
+        path = tmp_path / "model.safetensors"
+        comparison.predictor(scheme["scheme"]).save(path)
+        assert float((Predictor.load(path).predict(digits.test_features) == truth).mean()) == scheme["accuracy"]
+
+
+def test_saving_and_loading_changes_nothing(tmp_path: Path, comparison: Comparison, digits: Dataset) -> None:
+    predictor = comparison.predictor("scfl")
+    predictor.save(tmp_path / "model.safetensors")
+    loaded = Predictor.load(str(tmp_path / "model.safetensors"))
+    assert (loaded.task, loaded.target_names) == ("classification", tuple("0123456789"))
+    assert np.array_equal(loaded.outputs(digits.test_features), predictor.outputs(digits.test_features))
+    loaded.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
+def test_a_regression_predicts_its_outputs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=["a", "b", "c"])
+    frame["sum"], frame["difference"] = 10 * frame.a + frame.b, frame.a - frame.c
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    config = small_config(
+        data__dataset=str(tmp_path / "own.csv"), data__target=["sum", "difference"], training__rounds=100
+    )
+    trained = run(config)
+    trained.predictor("scfl").save(tmp_path / "model.safetensors")
+    predictor = Predictor.load(tmp_path / "model.safetensors")
+    assert predictor.target_names == ("sum", "difference")
+    predicted = predictor.predict(frame[["a", "b", "c"]].to_numpy())
+    assert predicted.shape == (120, 2)
+    assert np.corrcoef(predicted[:, 0], frame["sum"])[0, 1] > 0.95
+
+
+def test_inputs_of_another_width_are_refused(comparison: Comparison) -> None:
+    with pytest.raises(InputError, match="takes 64 columns"):
+        comparison.predictor("scfl").predict(np.zeros((2, 63)))
+
+
+@pytest.mark.parametrize(
+    ("weights", "task", "names", "words"),
+    [
+        (np.zeros((3, 2)), "regression", ("a", "b"), "shape (3, 2) and dtype float64"),
+        (np.zeros((30, 2), np.int64), "regression", ("a", "b"), "dtype int64"),
+        (np.zeros((30, 2)), "regression", ("a",), "floats of shape (30, 1)"),
+        (np.zeros((30, 2)), "ranking", ("a", "b"), "task = 'ranking'"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(
+    comparison: Comparison, weights: FloatArray, task: Any, names: tuple[str, ...], words: str
+) -> None:
+    feature_map = comparison.predictor("scfl").feature_map
+    assert words in refusal_of(lambda: Predictor(feature_map, weights, task, names))
+    assert "63 input name(s) but takes 64" in refusal_of(
+        lambda: Predictor(feature_map, np.zeros((30, 1)), "regression", ("y",), input_names=tuple("x" * 63))
+    )
+
+
+def test_a_model_that_is_not_finite_is_not_saved(comparison: Comparison, tmp_path: Path) -> None:
+    predictor = comparison.predictor("scfl")
+    broken = replace(predictor, weights=np.full_like(predictor.weights, np.nan))
+    with pytest.raises(InputError, match="the weights of the model has 300 value"):
+        broken.save(tmp_path / "model.safetensors")
+
+
+def test_a_run_that_diverged_leaves_no_model(tmp_path: Path) -> None:
+    config = small_config(schemes=["fedavg", "scfl"], learning_rate__scale=1e6, training__rounds=40)
+    diverged = run(config, folder=RunFolder.create(tmp_path / "run", config))
+    assert {result.status for result in diverged.results} == {"diverged"}
+    assert not list((tmp_path / "run" / "models").iterdir())
+
+
+def test_the_provenance_says_how_to_get_the_model_again(
+    tmp_path: Path, comparison: Comparison, digits: Dataset
+) -> None:
+    comparison.predictor("dp-cfl").save(tmp_path / "model.safetensors")
+    provenance = dict(Predictor.load(tmp_path / "model.safetensors").provenance)
+    assert identity(load_config(overrides=list(flat(provenance["configuration"])))) == provenance["configuration_id"]
+    summary = next(s for s in summarise(comparison)["schemes"] if s["scheme"] == "dp-cfl")
+    assert provenance["score"] == summary["accuracy"]
+    expected = {"codedfl": __version__, "scheme": "dp-cfl", "dataset": "digits", "seed": 0, "rounds": 12}
+    expected |= {"status": "completed", "metric": "accuracy", "test_samples": len(digits.test_targets)}
+    assert {key: provenance[key] for key in expected} == expected
+
+
+def flat(sections: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in sections.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def test_folders_of_the_users_own_machine_stay_out_of_the_model(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 5, 6, 7, 8], "y": [2.0, 3, 5, 7, 8, 9, 9, 9]})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    path = str(tmp_path / "own.csv")
+    config = small_config(data__dataset=path, data__target=["y"], data__devices=2, schemes=["fedavg"])
+    predictor = run(config).predictor("fedavg")
+    assert predictor.provenance["dataset"] == "own.csv"
+    assert tmp_path.name not in json.dumps(predictor.provenance)
+
+
+def test_private_classifiers_have_logits() -> None:
+    config = small_config(schemes=["dp-gd", "ssp"], privacy__epsilon=2.0)
+    private = run(config)
+    assert private.predictor("dp-gd").logits
+    assert not private.predictor("ssp").logits
+
+
+def test_a_table_with_columns_in_another_order(comparison: Comparison, digits: Dataset) -> None:
+    names = tuple(f"pixel {i}" for i in range(64))
+    predictor = replace(comparison.predictor("scfl"), input_names=names)
+    frame = pd.DataFrame(digits.test_features, columns=list(names))[list(reversed(names))].assign(doctor="Ann")
+    np.testing.assert_array_equal(predictor.predict_frame(frame), predictor.predict(digits.test_features))
+    with pytest.raises(
+        InputError, match=r"^'new.csv' lacks 2 column\(s\) that the model reads: pixel 3, pixel 5; it has"
+    ):
+        predictor.predict_frame(frame.drop(columns=["pixel 5", "pixel 3"]), source="'new.csv'")
+    with pytest.raises(InputError, match=r"^the table has column\(s\) that are not numbers: pixel 7;"):
+        predictor.predict_frame(frame.assign(**{"pixel 7": "dark"}))
+    with pytest.raises(InputError, match="trained on arrays without names"):
+        comparison.predictor("scfl").predict_frame(frame)
+
+
+def test_outputs_that_overflow_are_refused() -> None:
+    unchanged = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=1)
+    with pytest.raises(InputError, match="outputs overflow"):
+        Predictor(unchanged, np.array([[1e30]]), "regression", ("y",)).predict(np.array([[1e30]]))
+
+
+def test_the_repr_is_short(comparison: Comparison) -> None:
+    assert len(repr(comparison.predictor("scfl"))) < 500

@@ -1,0 +1,322 @@
+"""Plug-ins of packages that are put on the path as an installer would leave them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+
+from codedfl.config import Config, load_config, to_toml
+from codedfl.data import dataset_names, is_plugin_dataset, list_datasets, load_dataset
+from codedfl.errors import InputError
+from codedfl.experiment import build_experiment, run
+from codedfl.fleet import MeasuredFleet
+from codedfl.plugins import find_plugin, plugin_names, plugins
+from codedfl.schemes import SCHEMES, make_scheme, scheme_names
+from tests.support import Cli, refusal_of, small_config
+
+TEMPLATE = Path(__file__).parents[1] / "examples" / "plugin"
+
+Offers = Mapping[str, Mapping[str, str]]
+"""Entry points by kind and name."""
+
+numbers = itertools.count()
+
+
+def dist_info(site: Path, package: str, offers: Offers) -> None:
+    """Write what an installer leaves behind of a package."""
+    folder = site / f"{package.replace('-', '_')}-1.2.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
+    sections = (
+        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in points.items())
+        for group, points in offers.items()
+    )
+    (folder / "entry_points.txt").write_text("\n".join(sections))
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that installs packages of one module each; ``@`` stands for its name in entry points."""
+    site = tmp_path / f"site-{next(numbers)}"
+    site.mkdir()
+
+    def installed(code: str, **packages: Offers) -> None:
+        module = f"plugin_{next(numbers)}"
+        (site / f"{module}.py").write_text(code)
+        for package, offers in packages.items():
+            dist_info(
+                site,
+                package,
+                {g: {n: t.replace("@", module) for n, t in points.items()} for g, points in offers.items()},
+            )
+        monkeypatch.syspath_prepend(str(site))
+
+    return installed
+
+
+@pytest.fixture
+def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The template, installed: its module and the entry points of its own pyproject.toml."""
+    site = template_site(tmp_path / f"site-{next(numbers)}")
+    monkeypatch.syspath_prepend(str(site))
+    return site
+
+
+def template_site(site: Path) -> Path:
+    copytree(TEMPLATE / "src", site)
+    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
+    dist_info(site, project["name"], project["entry-points"])
+    return site
+
+
+def test_without_plugins_there_is_what_is_built_in() -> None:
+    assert plugins("fleet") == ()
+    assert scheme_names() == tuple(SCHEMES)
+    assert find_plugin("scheme", "fedavg") is None
+
+
+@pytest.mark.usefixtures("template")
+def test_the_template_offers_one_of_each() -> None:
+    assert [plugin_names(kind) for kind in ("scheme", "dataset", "fleet")] == [
+        ("step-decay",),
+        ("rings",),
+        ("home-routers",),
+    ]
+    assert scheme_names() == (*SCHEMES, "step-decay")
+    assert dataset_names()[-1] == "rings"
+    assert is_plugin_dataset("rings")
+    assert not is_plugin_dataset("digits")
+    assert find_plugin("fleet", "home-routers").package == "codedfl-template 1.2"  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("template")
+def test_a_comparison_with_one_of_each() -> None:
+    given = {"data__dataset": "rings", "fleet__file": "home-routers", "training__deadline_s": 30.0}
+    config = small_config(schemes=["fedavg", "step-decay"], **{"options.step-decay.every": 4}, **given)
+    comparison = run(config)
+    fleet = comparison.setting.fleet
+    assert isinstance(fleet, MeasuredFleet)
+    assert fleet.names == comparison.setting.federation.device_names
+    assert (
+        comparison.setting.federation.dimension == 4
+    )  # three columns as they are, and a constant, as for one's own file
+    assert comparison["step-decay"].status == "completed"
+    # Rounds until the first halving are those of FedAvg.
+    ours, theirs = (comparison[name].curve for name in ("step-decay", "fedavg"))
+    same = [a.loss == b.loss for a, b in zip(ours, theirs, strict=True)]
+    assert same[:3] == [True] * 3  # after 0, 2 and 4 rounds
+    assert not any(same[3:])
+    assert load_dataset("rings", task="classification", rng=np.random.default_rng(0)).task == "classification"
+    words = refusal_of(lambda: load_dataset("rings", task="regression", rng=np.random.default_rng(0)))
+    assert "data.task = 'regression' does not fit data.dataset = 'rings', a classification" in words
+
+
+@pytest.mark.usefixtures("template")
+def test_options_of_a_plugin_are_part_of_the_configuration(tmp_path: Path) -> None:
+    config = load_config(overrides=[("schemes", ["step-decay"])])
+    assert config.options["step-decay"] == {"every": 50}
+    assert "step-decay" not in Config().options
+    (tmp_path / "again.toml").write_text(to_toml(config))
+    assert "# rounds after which the step size is halved\nevery = 50\n" in to_toml(config)
+    assert load_config(tmp_path / "again.toml") == config
+    for value, words in ((0, "options.step-decay.every"), ("x", "options.step-decay.every")):
+        assert words in refusal_of(lambda value=value: make_scheme("step-decay", {"every": value}))  # type: ignore[misc]
+    words = refusal_of(lambda: load_config(overrides=[("options.step-decay.evry", 3)]))
+    assert "did you mean options.step-decay.every" in words
+
+
+@pytest.mark.usefixtures("template")
+def test_lists_say_which_package_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli = Cli(monkeypatch, capsys)
+    assert "step-decay comes from codedfl-template 1.2" in " ".join(cli("schemes").out.split())
+    (status,) = [each for each in list_datasets() if each.package]
+    assert (status.name, status.available, status.package) == ("rings", True, "codedfl-template 1.2")
+    assert status.description == "1,200 points on two rings, 2 classes"
+    assert "(from" in cli("datasets").out
+
+
+BROKEN = """
+from codedfl.schemes import fedavg
+
+number = 3
+
+class Builder:
+    pass
+
+def needs(option):
+    return fedavg()
+
+def fails():
+    raise RuntimeError("out of luck.\\nsecond line")
+
+def fails_with(*arguments):
+    raise RuntimeError("out of luck.\\nsecond line")
+
+def returns_nothing(*arguments):
+    return None
+
+def another_name():
+    return fedavg()
+
+def other_devices(names, rng):
+    from codedfl.fleet import draw_fleet
+    return draw_fleet(["x", "y"], rng)
+
+def refuses(*arguments):
+    from codedfl.errors import InputError
+    raise InputError("rings.csv is missing: get it.")
+
+def good():
+    from dataclasses import replace
+    return replace(fedavg(), name="good")
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module:x", "of the package broken 1.2 cannot be loaded (ModuleNotFoundError: No module named"),
+        ("@:missing", "cannot be loaded (AttributeError:"),
+        ("@:number", "is 3 instead of a function"),
+        ("@:Builder", "instead of a function"),
+        ("@:needs", "has arguments without a default (option)"),
+        ("@:fails", "failed (RuntimeError: out of luck): update or uninstall that package."),
+        ("@:returns_nothing", "has arguments without a default (arguments)"),
+        ("@:another_name", "returned a scheme of another name, 'fedavg'"),
+    ],
+)
+def test_a_broken_scheme_gives_one_sentence_and_breaks_nothing_else(
+    install: Callable[..., None],
+    target: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install(BROKEN, broken={"codedfl.schemes": {"bad": target, "good": "@:good"}})
+    sentence = refusal_of(lambda: make_scheme("bad"))
+    assert words in sentence
+    assert sentence.startswith("the scheme 'bad' of the package broken 1.2 ")
+    assert "\n" not in sentence
+    assert make_scheme("good").name == "good"
+    assert make_scheme("fedavg").name == "fedavg"
+    Config()
+    listed = " ".join(Cli(monkeypatch, capsys)("schemes").out.split())
+    assert "good comes from broken 1.2; bad: the scheme 'bad' of the package broken 1.2" in listed
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module:x", "the dataset 'bad' of the package broken 1.2 cannot be loaded (ModuleNotFoundError"),
+        ("@:fails_with", "the dataset 'bad' of the package broken 1.2 failed (RuntimeError: out of luck)"),
+        ("@:returns_nothing", "returned a NoneType instead of a Dataset"),
+        ("@:refuses", "rings.csv is missing: get it."),
+    ],
+)
+def test_a_broken_dataset_gives_one_sentence(install: Callable[..., None], target: str, words: str) -> None:
+    install(BROKEN, broken={"codedfl.datasets": {"bad": target}})
+    sentence = refusal_of(lambda: load_dataset("bad", rng=np.random.default_rng(0)))
+    assert words in sentence
+    assert "\n" not in sentence
+    statuses = {status.name: status for status in list_datasets()}
+    assert statuses["bad"].available == target.startswith("@")
+    assert ("cannot be loaded" in statuses["bad"].hint) == (not target.startswith("@"))
+    assert statuses["digits"].available
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("@:fails_with", "the fleet 'bad' of the package broken 1.2 failed (RuntimeError: out of luck)"),
+        ("@:returns_nothing", "returned a NoneType instead of a Fleet or MeasuredFleet"),
+        ("@:other_devices", "returned a fleet of other devices than it was given the names of"),
+    ],
+)
+def test_a_broken_fleet_gives_one_sentence(install: Callable[..., None], target: str, words: str) -> None:
+    install(BROKEN, broken={"codedfl.fleets": {"bad": target}})
+    assert words in refusal_of(lambda: build_experiment(small_config(fleet__file="bad")))
+    words = refusal_of(lambda: build_experiment(small_config(fleet__file="bda")))
+    assert "(installed packages offer bad)" in words
+    assert words.endswith("Did you mean 'bad'?")
+
+
+def test_a_file_takes_precedence_over_a_fleet_of_the_same_name(
+    install: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(BROKEN, broken={"codedfl.fleets": {"bad": "@:fails_with"}})
+    monkeypatch.chdir(tmp_path)
+    Path("bad").write_text("mac_rate,transmit_power_dbm\n" + "1e6,20\n" * 6)
+    fleet = build_experiment(small_config(fleet__file="bad")).setting.fleet
+    assert fleet.columns()["mac_rate"].tolist() == [1e6] * 6
+
+
+def test_names_that_are_built_in_stay_what_they_are_and_the_list_says_so(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(BROKEN, greedy={"codedfl.schemes": {"scfl": "@:good"}, "codedfl.datasets": {"digits": "@:fails_with"}})
+    assert make_scheme("scfl").title == "SCFL"
+    assert scheme_names() == tuple(SCHEMES)
+    assert build_experiment(small_config()).setting.federation.devices == 6
+    (plugin,) = plugins("scheme", SCHEMES)
+    assert plugin.problem == "of greedy 1.2 is left out, as codedfl has a scheme of that name"
+    assert plugin.problem in " ".join(Cli(monkeypatch, capsys)("schemes").out.split())
+    own, theirs = (status for status in list_datasets() if status.name == "digits")
+    assert own.available
+    assert theirs.hint == "the dataset of greedy 1.2 is left out, as codedfl has a dataset of that name"
+
+
+def test_a_name_that_two_packages_offer_is_refused_and_others_are_not(install: Callable[..., None]) -> None:
+    install(
+        BROKEN,
+        one={"codedfl.schemes": {"bad": "@:fails", "good": "@:good"}},
+        two={"codedfl.schemes": {"bad": "@:fails"}},
+    )
+    words = refusal_of(lambda: make_scheme("bad"))
+    assert words == "the scheme 'bad' is offered by several packages (one 1.2, two 1.2): uninstall all but one."
+    assert make_scheme("good").name == "good"
+    assert plugin_names("scheme") == ("good",)
+
+
+def test_a_name_that_would_be_an_odd_name_of_a_file_is_left_out(install: Callable[..., None]) -> None:
+    install(BROKEN, odd={"codedfl.schemes": {"../good": "@:good"}})
+    assert plugin_names("scheme") == ()
+    assert "its name has other characters" in refusal_of(lambda: make_scheme("../good"))
+
+
+def test_nothing_is_imported_before_it_is_asked_for(install: Callable[..., None]) -> None:
+    install("raise SystemError('imported')", lazy={"codedfl.schemes": {"lazy": "@:x"}})
+    assert plugin_names("scheme") == ("lazy",)
+    assert make_scheme("scfl").name == "scfl"
+    Config()
+    assert "SystemError: imported" in refusal_of(lambda: make_scheme("lazy"))
+    with pytest.raises(InputError, match=r"there is no 'lzay'.*Did you mean 'lazy'"):
+        make_scheme("lzay")
+
+
+@pytest.mark.slow
+def test_the_template_is_used_by_the_real_command(tmp_path: Path) -> None:
+    site = template_site(tmp_path / "site")
+    command = [
+        *(sys.executable, "-m", "codedfl", "run", "--dataset", "rings", "--scheme", "fedavg", "--scheme", "step-decay"),
+        *("--set", "fleet.file=home-routers", "--set", "training.deadline_s=30", "--rounds", "20", "--devices", "6"),
+        *("--set", "learning_rate.scale=0.5", "--out", "out"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Step decay" in done.stdout
+    assert (tmp_path / "out" / "summary.json").is_file()
+    missing = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert missing.returncode == 2
+    assert "Traceback" not in missing.stderr
