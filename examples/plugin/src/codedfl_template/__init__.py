@@ -1,0 +1,1 @@
+"""A template of a codedfl plug-in."""
