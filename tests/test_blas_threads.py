@@ -47,7 +47,7 @@ def digests(dimension: int) -> dict[str, str]:
     return {name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest() for name, array in results.items()}
 
 
-@pytest.mark.parametrize("dimension", [100, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dimension", [100, pytest.param(300, marks=pytest.mark.slow)])
 def test_results_are_the_same_for_any_limit_in_the_process(dimension: int) -> None:
     with ThreadpoolController().limit(limits=1, user_api="blas"):
         expected = digests(dimension)
@@ -57,7 +57,7 @@ def test_results_are_the_same_for_any_limit_in_the_process(dimension: int) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dimension", [100, 600])
+@pytest.mark.parametrize("dimension", [100, 300])
 def test_results_are_the_same_for_any_limit_in_the_environment(dimension: int) -> None:
     script = f"from tests.test_blas_threads import digests; print(sorted(digests({dimension}).items()))"
     outputs = set()

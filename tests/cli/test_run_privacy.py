@@ -33,7 +33,9 @@ def test_an_epsilon_runs_private_schemes_and_states_it_in_json(schemes: tuple[st
         assert privacy["threat_model"] == "each message"
         assert privacy["delta"] == 1e-6
         assert 0.98 * 2 < privacy["epsilon"] <= 2 * (1 + 1e-9)
-        assert Predictor.load(Path("found/models") / f"{scheme['scheme']}.safetensors").privacy == privacy
+        model = Path("found/models") / f"{scheme['scheme']}.safetensors"
+        assert model.exists() == (scheme["status"] != "diverged")
+        assert not model.exists() or Predictor.load(model).privacy == privacy
     assert summary == json.loads(Path("found/summary.json").read_text())
 
 

@@ -45,7 +45,7 @@ def solved(gamma: Gamma, case: tuple[Vector, Vector, Vector, int, float]) -> flo
     )[0]
 
 
-@pytest.mark.parametrize(("instances", "ties"), [(12, 1), pytest.param(200, 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("instances", "ties"), [(12, 1), pytest.param(60, 10, marks=pytest.mark.slow)])
 def test_against_a_solver_of_the_whole_problem(instances: int, ties: int) -> None:
     rng = np.random.default_rng(4)
     ironed = capped = tied = 0

@@ -77,7 +77,7 @@ def test_delta_agrees_with_monte_carlo(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_delta_agrees_with_much_monte_carlo(name: str) -> None:
-    assert_monte_carlo_agrees(*CASES[name], draws=5_000_000)
+    assert_monte_carlo_agrees(*CASES[name], draws=1_000_000)
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
@@ -205,7 +205,7 @@ def test_bad_numbers_are_refused() -> None:
     delta=st.floats(-300, -0.5).map(lambda x: 10.0**x),
     coded=st.none() | st.tuples(st.integers(1, 10**6), st.floats(-9, 3).map(lambda x: 10.0**x)),
 )
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=20, derandomize=True)
 def test_extremes_lie_between_a_part_and_a_plain_bound(
     noise: float, rate: float, count: int, delta: float, coded: tuple[int, float] | None
 ) -> None:
@@ -224,3 +224,8 @@ def test_extremes_lie_between_a_part_and_a_plain_bound(
         assert found >= once * (1 - 1e-6) - 1e-9
     if found < 1e4:
         assert delta_of(mechanisms, found) <= delta * (1 + 1e-3) + 2 * _slack(merge(mechanisms))
+
+
+def test_losses_that_cannot_be_indexed_leave_the_plain_bound() -> None:
+    strong = [GaussianMechanism(0.01, 100, 0.1)]
+    assert epsilon_of([GaussianMechanism(0.01, 1, 0.1)], 0.1) < epsilon_of(strong, 0.1) < math.inf

@@ -110,7 +110,7 @@ def transcribed(
     C = loss.clip_share * known.row_norm * target.label_bound
     noise_in_sum = C * effective * math.sqrt(N / shares)
     ridge = noise_in_sum * known.row_norm / (loss.noise_share * target.label_bound)
-    step, momentum = reference.polyak(loss.curvature * known.smoothness, ridge)
+    step, momentum = reference.polyak(loss.curvature * known.smoothness, ridge, ROUNDS)
     growth = GROWTH ** (1 / ROUNDS) if sampling_rate == 1 else 1.0
     constants = reference.Constants(ridge, step, momentum, math.floor((1 - TAIL) * ROUNDS), growth)
 

@@ -93,9 +93,12 @@ class Constants:
     growth: float
 
 
-def polyak(curvature: float, ridge: float) -> tuple[float, float]:
-    """Step and momentum for a quadratic with eigenvalues between the ridge and the curvature plus the ridge."""
-    condition = (curvature + ridge) / ridge
+def polyak(curvature: float, ridge: float, rounds: int) -> tuple[float, float]:
+    """Step and momentum for a quadratic with eigenvalues between the ridge and the curvature plus the ridge.
+
+    The condition number is at most (rounds / 1.4)^2, which is what a heavy ball resolves in so many rounds.
+    """
+    condition = max(min((curvature + ridge) / ridge, (rounds / 1.4) ** 2), 1.0)
     momentum = ((math.sqrt(condition) - 1) / (math.sqrt(condition) + 1)) ** 2
     return (1 + math.sqrt(momentum)) ** 2 / (curvature + ridge), momentum
 

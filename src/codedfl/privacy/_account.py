@@ -132,7 +132,11 @@ def _slack(merged: Merged) -> float:
 
 
 def _delta_for_epsilon(curve: Any, epsilon: float) -> float:
-    return 1.0 if curve is None else float(curve.get_delta_for_epsilon(epsilon))
+    """Return delta at epsilon; 1, which is always true, without a curve or where its losses are beyond what it can index."""
+    try:
+        return 1.0 if curve is None else float(curve.get_delta_for_epsilon(epsilon))
+    except OverflowError:
+        return 1.0
 
 
 def _epsilon_for_delta(curve: Any, delta: float, most: float) -> float:

@@ -25,6 +25,9 @@ MOST_FIRST_ORDER_ROUNDS = 64
 
 MOST_ROUNDS = 100
 
+LEAST_ROUNDS, LEAST_PRECONDITIONED_ROUNDS = 4, 8
+"""With second moments the curvature that is left is known to a factor of ten only, so that there are some rounds to spare."""
+
 GROWTH = 2.0
 """Factor by which ``1 / z^2`` grows from the first round to the last: gradients close to the solution count most."""
 
@@ -113,12 +116,12 @@ def _divide(
     if not rounds:
         if curvature == "second-moments":
             # tau / ridge: the largest error of the second moments over what the noise of the updates asks for.
-            conditioning, factor = math.sqrt(2 * dimension) * moments, 1.7
+            conditioning, factor, least = math.sqrt(2 * dimension) * moments, 1.7, LEAST_PRECONDITIONED_ROUNDS
         else:
-            conditioning, factor = samples / noise, 1.4
+            conditioning, factor, least = samples / noise, 1.4, LEAST_ROUNDS
         conditioning *= loss.curvature * loss.noise_share / (loss.clip_share * alone)
         needed = factor * math.sqrt(1 + conditioning)
-        rounds = math.ceil(min(max(needed * (1 if sampling_rate == 1 else 2), 4), MOST_ROUNDS))
+        rounds = math.ceil(min(max(needed * (1 if sampling_rate == 1 else 2), least), MOST_ROUNDS))
     if sampling_rate == 1:
         weights = GROWTH ** (np.arange(rounds) / rounds)
         multipliers = alone * np.sqrt(weights.sum() / weights)

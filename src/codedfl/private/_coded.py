@@ -18,7 +18,7 @@ from codedfl.privacy import Mechanism
 from codedfl.private._budget import GROWTH, MOST_ROUNDS
 from codedfl.private._curvature import clip_norm_of
 from codedfl.private._devices import PrivatePlan, noise_in_sum, require_target
-from codedfl.private._heavy_ball import Course, HeavyBall, HeavyBallState
+from codedfl.private._heavy_ball import ROUNDS_PER_ROOT, Course, HeavyBall, HeavyBallState
 from codedfl.private._loss import SQUARE
 from codedfl.training import (
     CodedUpload,
@@ -33,9 +33,6 @@ from codedfl.training import (
     coded_of,
 )
 from codedfl.typing import FloatArray
-
-ROUNDS_PER_ROOT = 1.4
-"""Rounds of a heavy ball in units of the square root of the ratio of the largest curvature to the least."""
 
 
 @one_blas_thread()
@@ -168,9 +165,7 @@ class CodedDescent(HeavyBall):
         of_data = max(float(values[-1]) - coded.noise_variance, 0.0) + error
         of_data = min(of_data, setting.federation.total_samples * clip_norm_of(setting) ** 2)
         high = math.sqrt(w * of_data + (1 - w) * largest + ridge)
-        # Momentum for less curvature than the rounds resolve would only oscillate.
-        low = max(math.sqrt(ridge), ROUNDS_PER_ROOT * high / len(plan.noise_multipliers))
-        return Course.polyak(plan, ridge, high, low)
+        return Course.polyak(plan, ridge, high, math.sqrt(ridge))
 
     def init(self, prepared: PreparedScheme, model: FloatArray) -> HeavyBallState:
         """Return the state at ``W = 0``, where residuals are the labels themselves."""

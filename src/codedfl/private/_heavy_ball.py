@@ -13,6 +13,9 @@ from codedfl.private._devices import PrivatePlan, scale_of_round
 from codedfl.training import Round, Scheme, SchemeState
 from codedfl.typing import FloatArray, IntArray
 
+ROUNDS_PER_ROOT = 1.4
+"""Rounds of a heavy ball in units of the square root of the ratio of the largest curvature to the least."""
+
 TAIL = 0.2
 """Share of the rounds at the end whose iterates are averaged."""
 
@@ -56,7 +59,8 @@ class Course:
     def polyak(cls, plan: PrivatePlan, ridge: float, root_high: float, root_low: float) -> Course:
         """Return Polyak's constants for curvature between ``l`` and ``h``.
 
-        They are ``eta = 4 / (sqrt(h) + sqrt(l))^2`` and ``beta = ((sqrt(h) - sqrt(l)) / (sqrt(h) + sqrt(l)))^2``.
+        They are ``eta = 4 / (sqrt(h) + sqrt(l))^2`` and ``beta = ((sqrt(h) - sqrt(l)) / (sqrt(h) + sqrt(l)))^2``. The number of
+        rounds was set before the curvature was known: ``l`` is at least what they resolve, as momentum for less would oscillate.
 
         Args:
             plan: the work of the devices, with its noise set.
@@ -65,6 +69,7 @@ class Course:
             root_low: ``sqrt(l)``.
         """
         rounds = len(plan.noise_multipliers)
+        root_low = min(max(root_low, ROUNDS_PER_ROOT * root_high / rounds), root_high)
         return cls(
             ridge=ridge,
             step=4 / (root_high + root_low) ** 2,
