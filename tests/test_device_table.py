@@ -95,3 +95,33 @@ def _read(file: Path) -> None:
     table.numbers("rate")
     if "name" in table.columns:
         table.unique_names()
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_separators_are_found_out(tmp_path: Path, separator: str) -> None:
+    file = write(tmp_path, "rate,name\n1.5,a\n".replace(",", separator))
+    table = read_device_table(file, ["rate", "name"])
+    assert (table.numbers("rate").tolist(), table.names()) == ([1.5], ("a",))
+
+
+def test_a_decimal_comma_needs_another_separator(tmp_path: Path) -> None:
+    assert read_device_table(write(tmp_path, "rate;name\n1,5;a\n"), ["rate", "name"]).numbers("rate").tolist() == [1.5]
+    with pytest.raises(InputError, match=r"'1,500' must be a finite number"):
+        _read(write(tmp_path, 'rate,name\n"1,500",a\n'))
+
+
+@pytest.mark.parametrize(
+    ("cell", "hint"), [("99", ": write 99 percent as 0.99"), ("99.5 %", ": write 99.5 percent as 0.995"), ("-1", "")]
+)
+def test_percentages_are_recognised(tmp_path: Path, cell: str, hint: str) -> None:
+    table = read_device_table(write(tmp_path, f"rate\n{cell}\n"), ["rate"])
+    with pytest.raises(InputError) as caught:
+        table.numbers("rate", "a number from 0 to 1")
+    assert str(caught.value).endswith(f"row 1: '{cell}' must be a number from 0 to 1{hint}.")
+
+
+def test_another_encoding_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "devices.csv"
+    file.write_bytes("rate,name\n1,Köln\n".encode("cp1252"))
+    with pytest.raises(InputError, match="is not text in UTF-8: save it as UTF-8"):
+        _read(file)

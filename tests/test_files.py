@@ -23,6 +23,7 @@ from codedfl.files import (
     refusing_damage,
     remove_leftovers,
     require_file,
+    require_room_for,
     sync_folder,
     write_atomically,
     write_npz,
@@ -128,6 +129,21 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_atomically(tmp_path / "missing" / "result.json", "new")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_where_nothing_can_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_room_for(tmp_path / "result.json")
+    (tmp_path / "file").touch()
+    for path, words in (
+        (tmp_path / "missing" / "result.json", f"as there is no folder '{tmp_path / 'missing'}': create it, or give"),
+        (tmp_path / "file" / "result.json", "as there is no folder"),
+        (tmp_path, "is a folder: give the name of a file"),
+    ):
+        with pytest.raises(InputError, match=re.escape(words)):
+            require_room_for(path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="its folder is closed to you"):
+        require_room_for(tmp_path / "result.json")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -1,4 +1,4 @@
-"""Tables with one row per device, from .csv and .parquet files."""
+"""Tables with one row per device, from .csv, .tsv and .parquet files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from codedfl._messages import did_you_mean, listing, shown
+from codedfl._separators import csv_header, refusing_other_encodings
 from codedfl.errors import InputError
 from codedfl.files import read_parquet, require_file
 from codedfl.typing import FloatArray
@@ -33,15 +34,17 @@ class DeviceTable:
         source: the file as messages name it, for example ``fleet.file = 'fleet.csv'``.
         columns: the cells of each column, from top to bottom: text from a .csv file, any type from a .parquet file.
         rows: how many rows there are below the header.
+        decimal: the decimal sign of numbers in text, besides the point.
     """
 
     source: str
     columns: dict[str, list[Any]]
     rows: int
+    decimal: str = "."
 
     def numbers(self, column: str, allowed: Allowed = "a finite number") -> FloatArray:
         """Return a column as float64, or refuse the first cell that is not what is allowed."""
-        values = np.array([_number(cell) for cell in self.columns[column]])
+        values = np.array([_number(cell, self.decimal) for cell in self.columns[column]])
         good = np.isfinite(values)
         if allowed == "a positive finite number":
             good &= values > 0
@@ -54,7 +57,8 @@ class DeviceTable:
             good &= (values >= 0) & (values < 2.0**53) & (values == np.rint(values))
         if not good.all():
             row = int(np.argmin(good))
-            raise self.refusal(row, column, f"must be {allowed}")
+            hint = _percent_hint(self.columns[column][row], self.decimal) if allowed == "a number from 0 to 1" else ""
+            raise self.refusal(row, column, f"must be {allowed}{hint}")
         return values
 
     def names(self, column: str = "name") -> tuple[str, ...]:
@@ -87,7 +91,8 @@ def read_device_table(
     r"""Read a table with one row per device.
 
     Args:
-        path: a .csv file in UTF-8 with a header, or a .parquet file.
+        path: a .csv or .tsv file in UTF-8 with a header, or a .parquet file. Columns are separated by commas,
+            semicolons or tabs; with the latter two, numbers may have decimal commas.
         required: columns that must be there.
         optional: columns that may be there.
         field: the configuration field that the path was given in, for messages; empty if there is none.
@@ -115,7 +120,7 @@ def read_device_table(
         _require_columns(source, header, required, optional, others)
         columns = {name: frame.iloc[:, place].tolist() for place, name in enumerate(header)}
         return DeviceTable(source, columns, rows)
-    header, *lines = _read_csv(path, source)
+    (header, *lines), separator = _read_csv(path, source)
     _require_columns(source, header, required, optional, others)
     for number, line in enumerate(lines, start=1):
         if len(line) != len(header):
@@ -124,18 +129,22 @@ def read_device_table(
                 "each column."
             )
     places = [header.index(name) for name in (*required, *optional) if name in header]
-    return DeviceTable(source, {header[place]: [line[place] for line in lines] for place in places}, len(lines))
+    columns = {header[place]: [line[place] for line in lines] for place in places}
+    return DeviceTable(source, columns, len(lines), "." if separator == "," else ",")
 
 
-def _read_csv(path: Path, source: str) -> list[list[str]]:
+def _read_csv(path: Path, source: str) -> tuple[list[list[str]], str]:
+    """Return the cells of all lines, and the separator."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [[cell.strip() for cell in line] for line in csv.reader(file, strict=True) if line]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        with refusing_other_encodings(source), path.open(encoding="utf-8-sig", newline="") as file:
+            _, separator = csv_header(path)
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            lines = [[cell.strip() for cell in line] for line in reader if line]
+    except (OSError, csv.Error) as error:
         raise InputError(f"{source} is not a CSV file in UTF-8 ({error}): correct it.") from error
     if not lines:
         raise InputError(f"{source} is empty: give a header and one row per device.")
-    return lines
+    return lines, separator
 
 
 def _require_columns(
@@ -158,11 +167,17 @@ def _require_columns(
             )
 
 
-def _number(cell: Any) -> float:
+def _percent_hint(cell: Any, decimal: str) -> str:
+    """Return how to write a cell that looks like a percentage."""
+    percent = _number(str(cell).removesuffix("%").strip(), decimal)
+    return f": write {percent:g} percent as {percent / 100:g}" if 0 <= percent <= 100 else ""
+
+
+def _number(cell: Any, decimal: str = ".") -> float:
     # A boolean is an integer to Python, and "1_000" a number.
     if isinstance(cell, bool | np.bool_) or (isinstance(cell, str) and "_" in cell):
         return math.nan
     try:
-        return float(cell)
+        return float(cell.replace(decimal, ".") if isinstance(cell, str) else cell)
     except (TypeError, ValueError, OverflowError):
         return math.nan

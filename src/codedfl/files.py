@@ -154,6 +154,21 @@ def require_file(field: str, path: str | Path) -> None:
         raise InputError(f"{name} has a name that is not valid UTF-8: rename the file or its folder.")
 
 
+def require_room_for(path: str | Path) -> None:
+    """Refuse a path at which no file can be written."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{shown(path)} is a folder: give the name of a file.")
+    if not path.parent.is_dir():
+        raise InputError(
+            f"{shown(path)} cannot be written, as there is no folder {shown(path.parent)}: create it, or give another path."
+        )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(
+            f"{shown(path)} cannot be written, as its folder is closed to you: give another path, or ask for permission."
+        )
+
+
 def _is_unicode(text: str) -> bool:
     try:
         text.encode()

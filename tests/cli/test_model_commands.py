@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from codedfl.cli import main
+from codedfl.estimators import CodedClassifier
 from codedfl.models import Predictor, _onnx_file
 from tests.support import Cli
 
@@ -161,6 +162,22 @@ def test_other_programs_compute_the_same(cli: Cli, classified: dict[str, Any]) -
     assert label.tolist() == json.loads(cli("predict", model, "test.csv", "--json").out)["predictions"]
     described = json.loads(cli("export", model, "--onnx", "model.onnx", "--json").out)
     assert [item["input"] for item in described["inputs"]] == ["age", "ward", "admitted"]
+
+
+def test_a_model_of_an_estimator_keeps_the_type_of_its_classes(cli: Cli) -> None:
+    frame = patients(60)[["age"]].fillna(50.0)
+    ill = (frame["age"] > 60).astype(int).to_numpy()
+    CodedClassifier("fed3r", random_state=0).fit(frame, ill).predictor().save("estimator.safetensors")
+    frame.assign(note="", ill=ill).to_csv("ill.csv", index=False)
+    cli("evaluate", "estimator.safetensors", "ill.csv").assert_refused(
+        "--target is not given", "name the target column of 'ill.csv', out of (from the last) ill, note."
+    )
+    assert (
+        json.loads(cli("evaluate", "estimator.safetensors", "ill.csv", "--target", "ill", "--json").out)["rows"] == 60
+    )
+    predictions = json.loads(cli("predict", "estimator.safetensors", "ill.csv", "--json").out)["predictions"]
+    assert set(predictions) == {0, 1}
+    assert cli("predict", "estimator.safetensors", "ill.csv").out.split() == ["prediction", *map(str, predictions)]
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from codedfl.cli.options import KEYS
-from codedfl.config import Config, load_config, parse_config
-from tests.support import Cli
+from codedfl.cli.options import KEYS, Settings
+from codedfl.config import Config, load_config, parse_config, to_toml
+from codedfl.schemes import DEFAULT_SCHEMES, PRIVATE_SCHEMES
+from tests.support import Cli, Diary
 
 
 def field_of(key: str) -> tuple[Any, str]:
@@ -67,3 +68,23 @@ def test_the_configuration_of_a_dataset_or_a_file_is_printed(cli: Cli) -> None:
     assert printed.err == ""
     Path("own.toml").write_text("seed = 5")
     assert tomllib.loads(cli("config", "own.toml").out)["seed"] == 5
+
+
+def test_an_epsilon_for_the_configuration_of_an_earlier_run_brings_private_schemes(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(Config()), encoding="utf-8")
+    diary = Diary()
+    settings = Settings(file, [("privacy.epsilon", 2.0)])
+    assert settings.load().schemes == PRIVATE_SCHEMES
+    settings.tell_preset(diary)
+    assert diary.said == [
+        f"private schemes in place of the default ones, as --epsilon is given: {', '.join(PRIVATE_SCHEMES)}"
+    ]
+
+
+def test_schemes_that_somebody_chose_are_kept_with_an_epsilon(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml(Config(schemes=("fedavg", "scfl"))), encoding="utf-8")
+    assert Settings(file, [("privacy.epsilon", 2.0)]).load().schemes == ("fedavg", "scfl")
+    asked = [("privacy.epsilon", 2.0), ("schemes", list(DEFAULT_SCHEMES))]
+    assert Settings(file, asked).load().schemes == DEFAULT_SCHEMES

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from codedfl.cli.tables import datasets_table, devices_table, print_comparison, results_table, schemes_table
 from codedfl.data import DatasetStatus
-from codedfl.experiment import Comparison, run, verdict
+from codedfl.experiment import Comparison, run, summarise, verdict
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.training import RunResult
 from tests.support import small_config
@@ -71,6 +71,20 @@ def test_the_best_is_bold_even_if_all_scores_are_negative(tmp_path: Path, monkey
     noise = run(small_config(data__dataset="own.csv", data__target=["y"], schemes=["fedavg", "dp-cfl"]))
     assert max(result.final.score for result in noise.results) < 0
     assert sorted(str(row.style) for row in results_table(noise).rows) == ["", "bold"]
+    assert noise.evaluator.reference is not None
+    assert noise.evaluator.reference.score < 0
+    assert "never" not in text_of(results_table(noise))  # there is no share of a negative score to reach
+    assert all(scheme["time_to_90_s"] is None for scheme in summarise(noise)["schemes"])
+
+
+def test_with_an_epsilon_only_a_scheme_that_keeps_it_is_bold() -> None:
+    private = run(small_config(schemes=["scfl", "ssp"], privacy__epsilon=0.05))
+    assert {name: private.privacy(name)["covers"] for name in ("scfl", "ssp")} == {
+        "scfl": "upload",
+        "ssp": "everything",
+    }
+    assert private["scfl"].final.score > private["ssp"].final.score
+    assert [row.style for row in results_table(private).rows] == ["", "bold"]
 
 
 def test_devices_are_listed_up_to_a_point(comparison: Comparison) -> None:

@@ -75,6 +75,27 @@ def test_paths_may_be_text_and_overrides_a_mapping(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (({"training": {"rounds": 3}},), "path = {'training': {'rounds': 3}} is no path of a TOML file: give one, or"),
+        ((3,), "path = 3 is no path of a TOML file: give one, or values as load_config(overrides=...)."),
+        ((None, [1]), "overrides = [1] holds no values by key: give a dictionary such as {'training.rounds': 20}, or"),
+        ((None, "seed=3"), "overrides = 'seed=3' holds no values by key"),
+        ((None, [("seed", 3, 4)]), "overrides = [('seed', 3, 4)] holds no values by key"),
+        ((None, 3), "overrides = 3 holds no values by key"),
+    ],
+)
+def test_anything_else_is_refused(arguments: Any, sentence: str) -> None:
+    assert refusal_of(lambda: load_config(*arguments)).startswith(sentence)
+
+
+def test_a_single_string_in_a_file_is_a_list_of_one(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, 'schemes = "scfl"\n[data]\ntarget = "z"\n')) == load_config(
+        overrides={"schemes": ["scfl"], "data.target": ["z"]}
+    )
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"pipe is not a regular file: give the path of a TOML file\.$"):

@@ -52,6 +52,13 @@ def test_every_field_has_a_description() -> None:
         assert type(default).__doc__
 
 
+def test_a_single_string_is_a_list_of_one() -> None:
+    config = parse_config({"schemes": "scfl", "data": {"target": "z", "drop": "name"}})
+    assert config == parse_config({"schemes": ["scfl"], "data": {"target": ["z"], "drop": ["name"]}})
+    assert (config.schemes, config.data.target, config.data.drop) == (("scfl",), ("z",), ("name",))
+    assert refusal("schemes", "sfcl").startswith("schemes: there is no 'sfcl'")
+
+
 def test_a_configuration_never_changes() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().training.rounds = 3  # type: ignore[misc]
@@ -73,7 +80,7 @@ def test_options_say_everything_that_determines_a_run() -> None:
         ("seed", -1, f"seed = -1 is not possible: it must be an integer (0 or more, at most {MAX_SEED})."),
         ("seed", 1.5, f"seed = 1.5 is not possible: it must be an integer (0 or more, at most {MAX_SEED})."),
         ("schemes", [], "schemes = [] is not possible: it must be a non-empty list of strings."),
-        ("schemes", "scfl", 'schemes = "scfl" is not possible: it must be a non-empty list of strings.'),
+        ("schemes", 3, "schemes = 3 is not possible: it must be a non-empty list of strings."),
         (
             "schemes",
             ["scfl", "fedavg", "scfl"],

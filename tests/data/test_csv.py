@@ -5,7 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from codedfl.data._csv import csv_header, read_csv
+from codedfl._separators import csv_header
+from codedfl.data._csv import read_csv
 from codedfl.errors import InputError
 
 
@@ -67,9 +68,10 @@ def test_a_single_column_has_no_separator(tmp_path: Path) -> None:
     [
         ("a;a;y\n1;2;3\n", "has more than one column 'a'"),
         (";a;y\n0;2;3\n", "column 1 of .*my.csv' has no name"),
-        ("a;y\n1;2;3\n", r"cannot be read as a \.csv file"),
-        ("größe;y\n1;2\n".encode("latin-1"), r"cannot be read as a \.csv file \('utf-8' codec"),
-        ("", r"cannot be read as a \.csv file"),
+        ("a;y\n1;2;3\n", r"line 2 of .*my\.csv' has 3 values, the header 2: correct the line"),
+        ("größe;y\n1;2\n".encode("latin-1"), r"my\.csv' is not text in UTF-8: save it as UTF-8"),
+        ("", r"my\.csv' is empty"),
+        ("a,y\n1,2\n\n3,4\n5,6,7\n", "line 5 of .* has 3 values, the header 2"),
     ],
 )
 def test_what_pandas_would_change_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:

@@ -232,3 +232,25 @@ def test_inputs_that_are_no_matrix_are_refused() -> None:
         fit_feature_map(np.ones(3, np.float32), rng=rng())
     with pytest.raises(InputError, match=r"shape \(0, 3\)"):
         fit_feature_map(np.ones((0, 3), np.float32), rng=rng())
+
+
+def test_means_in_double_precision_keep_the_digits_in_which_rows_differ() -> None:
+    seconds = np.arange(100.0)[:, None]
+    stamps = 1.7e9 + seconds
+    fitted = fit_feature_map(stamps, kind="none", standardize=True, scaling="none", rng=rng())
+    expected = (seconds - seconds.mean()) / seconds.std()
+    np.testing.assert_allclose(fitted.transform(stamps), expected, rtol=1e-6)
+    # Inputs that were rounded already give what float32 minus float64 gives, bit for bit.
+    rounded = stamps.astype(np.float32)
+    assert fitted.input_mean is not None
+    assert fitted.input_scale is not None
+    by_hand = ((rounded - fitted.input_mean) / fitted.input_scale).astype(np.float32)
+    assert np.array_equal(fitted.transform(rounded), by_hand)
+
+
+def test_a_map_that_was_fitted_in_single_precision_rounds_its_inputs_as_in_training() -> None:
+    raw = 1e6 + rng().normal(size=(40, 3))
+    fitted = fit_feature_map(raw.astype(np.float32), kind="none", standardize=True, rng=rng())
+    assert fitted.input_mean is not None
+    assert fitted.input_mean.dtype == np.float32
+    assert np.array_equal(fitted.transform(raw), fitted.transform(raw.astype(np.float32)))

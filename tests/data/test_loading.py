@@ -44,7 +44,7 @@ def test_a_file_is_loaded_by_its_path_and_a_single_name_may_be_a_string(tmp_path
             "mnits",
             r"'mnits' is neither a known dataset \(digits, mnist, fashion-mnist, cifar10-vgg\) .*Did you mean 'mnist'\?",
         ),
-        ("file.xlsx", r"nor a path that ends in \.csv, \.npz, \.parquet\.$"),
+        ("file.xlsx", r"nor a path that ends in \.csv, \.tsv, \.npz, \.parquet\.$"),
         ("absent.csv", r"data\.dataset = 'absent\.csv' is not a file"),
         ("", "data.dataset = '' is neither"),
     ],
@@ -144,7 +144,7 @@ def test_test_rows_within_an_npz_file_are_taken(tmp_path: Path) -> None:
     ("test_file", "message"),
     [
         ("absent.csv", r"data\.test_file = .*absent\.csv' is not a file"),
-        ("pets.txt", r"data\.test_file = .*pets\.txt' must end in \.csv, \.npz, \.parquet"),
+        ("pets.txt", r"data\.test_file = .*pets\.txt' must end in \.csv, \.tsv, \.npz, \.parquet"),
         ("birds.csv", r"birds\.csv' has the class\(es\) bird, of which the training rows have none"),
         ("short.csv", r"short\.csv' has no column 'b' \(found: a\): add what is missing"),
     ],

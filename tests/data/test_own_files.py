@@ -60,7 +60,7 @@ def test_an_ordinary_table_becomes_numbers(path: Path) -> None:
         "categories have a column each: sex (2), ward (3); dates are days since 2000-01-01: admitted.",
         "columns left out: country (the same value in all training rows); patient (another text in almost every row, as in an "
         "identifier).",
-        "missing values were filled in: age (23), ward (19).",
+        "missing values were filled in: age (23: median 59), ward (19: most frequent 'surgery').",
         "the only row of lonely is for training: nothing of it is tested.",
     )
 

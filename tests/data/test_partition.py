@@ -43,9 +43,10 @@ def assert_covers(parts: Parts, rows: int, devices: int) -> None:
 def test_shards_and_iid_cover_the_rows_evenly(labels: list[int], devices: int, seed: int) -> None:
     rows = len(labels)
     if devices > rows:
-        with pytest.raises(InputError, match=f"devices = {devices} is more than the {rows} training rows"):
+        fix = f"{rows} training rows: use fewer devices" if rows > 1 else "one training row: give more rows"
+        with pytest.raises(InputError, match=f"devices = {devices} is more than the {fix}"):
             partition_iid(rows, devices, rng(seed))
-        with pytest.raises(InputError, match="use fewer devices"):
+        with pytest.raises(InputError, match=fix):
             partition_shards(np.array(labels), devices, rng(seed))
         return
     for parts in (partition_iid(rows, devices, rng(seed)), partition_shards(np.array(labels), devices, rng(seed))):

@@ -32,12 +32,30 @@ def test_plain_numbers_need_no_remark() -> None:
             range(30),
             "another whole number in every row, as in an identifier: c; a model should not learn from that, so",
         ),
-        ([1.5, None, 2.5] * 10, "missing values were filled in: c (10)."),
+        ([1.5, None, 2.5] * 10, "missing values were filled in: c (10: median 2)."),
+        ([21_000, None, 23_000] * 10, "missing values were filled in: c (10: median 22,000)."),
+        ([True, None, True, True, False] * 6, "missing values were filled in: c (6: most frequent true)."),
     ],
 )
 def test_what_is_done_or_suspicious_is_said(column: Any, remark: str) -> None:
     (found,) = remarks(c=list(column))
     assert found.startswith(remark)
+
+
+def test_what_stands_in_for_missing_values_is_said() -> None:
+    frame = pd.DataFrame(
+        {
+            "income": [0.0, None, 50_000.0] * 10,
+            "ward": ["surgery", None, "surgery", "cardiology", "surgery", "cardiology"] * 5,
+            "blood": ["a", None, "b"] * 10,
+            "seen": ["2024-01-01", None, "2024-01-03"] * 10,
+        }
+    )
+    given = {"bounds": {"income": (0, 200_000)}, "categories": {"blood": ["a", "b"]}}
+    assert fit_with_remarks(frame, **given)[1][1] == (  # type: ignore[arg-type]
+        "missing values were filled in: income (10: middle of the bounds 100,000), ward (5: most frequent 'surgery'), blood (10:"
+        " none of the categories), seen (10: median 2024-01-02)."
+    )
 
 
 def test_few_rows_make_no_identifier() -> None:

@@ -48,11 +48,11 @@ def test_a_test_file_may_lack_the_device_and_dropped_columns(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [
-        ("", TARGET, r"cannot be read as a \.csv file \(No columns"),
+        ("", TARGET, r"my\.csv' is empty: give a file"),
         ("a,y\n", TARGET, "has no rows"),
-        (b"\xff\xfe\x00", TARGET, r"cannot be read as a \.csv file"),
-        ("a,y\n1,2\n1,2,3\n", TARGET, r"cannot be read as a \.csv file"),
-        ("a,y\n1,2,3\n", TARGET, r"cannot be read as a \.csv file"),
+        (b"\xff\xfe\x00", TARGET, r"my\.csv' is not text in UTF-8"),
+        ("a,y\n1,2\n1,2,3\n", TARGET, r"line 3 of '.*my\.csv' has 3 values, the header 2"),
+        ("a,y\n1,2,3\n", TARGET, r"line 2 of '.*my\.csv' has 3 values, the header 2"),
         ("a,a,y\n1,2,3\n", TARGET, "has more than one column 'a'"),
         (",a,y\n0,2,3\n", TARGET, "column 1 of .*my.csv' has no name: name it, or write the file without row numbers"),
         ("a,y\n1,2\n", Columns(()), r"data\.target is empty: name the column\(s\) to predict, .*: a, y\."),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.special
 from sklearn.datasets import load_digits
@@ -13,6 +15,7 @@ from sklearn.metrics import log_loss
 
 from codedfl.errors import InputError
 from codedfl.estimators import CodedClassifier
+from codedfl.models import Predictor, evaluate_file
 from codedfl.typing import FloatArray
 from tests.estimators.problems import QUICK, correlated, least_squares, single_precision_bound
 
@@ -56,13 +59,33 @@ def test_coefficients_are_those_of_the_raw_columns(labels: Any) -> None:
     np.testing.assert_allclose(outputs.squeeze(), model.decision_function(X), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("names", [np.array(["no", "yes"]), np.array([7, -1]), np.array([True, False])])
-def test_classes_come_back_as_they_were(names: Any) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [np.array(["no", "yes"]), np.array([7, -1]), np.array([True, False]), np.array([0.0, 3.0]), np.array([0, 9], "u1")],
+)
+def test_classes_come_back_as_they_were(tmp_path: Path, names: Any) -> None:
     model = CodedClassifier(**QUICK).fit(X, names[TWO])
     assert model.classes_.dtype == names.dtype
     assert (model.classes_ == np.unique(names)).all()
     assert set(model.predict(X)) <= set(names)
     assert model.score(X, names[TWO]) > 0.7
+    model.predictor().save(tmp_path / "model.safetensors")
+    predicted = Predictor.load(tmp_path / "model.safetensors").predict(X)
+    assert predicted.dtype == names.dtype
+    assert (predicted == model.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    "names", [np.array(["no", "yes"]), np.array([7, -1]), np.array([True, False]), np.array([0.0, 3.0])]
+)
+def test_a_saved_model_finds_target_and_devices_in_a_table(tmp_path: Path, names: Any) -> None:
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(site=np.where(np.arange(len(X)) % 2, "x", "y"))
+    truth = pd.Series(names[TWO], name="truth")
+    model = CodedClassifier("fed3r", device_column="site", random_state=0).fit(frame, truth)
+    frame.assign(truth=truth).to_csv(tmp_path / "rows.csv", index=False)
+    found = evaluate_file(model.predictor(), tmp_path / "rows.csv")
+    assert found.scores["accuracy"] == model.score(frame, truth)
+    assert [part.name for part in found.devices] == ["y", "x"]
 
 
 @pytest.mark.parametrize("labels", [TWO, FOUR])

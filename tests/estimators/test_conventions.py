@@ -13,12 +13,12 @@ from codedfl.estimators import CodedClassifier, CodedRegressor
 Check = Callable[[Any], None]
 
 
-@parametrize_with_checks([CodedClassifier("fed3r"), CodedRegressor("fed3r")])  # type: ignore[untyped-decorator]
-def test_scikit_learn_checks(estimator: Any, check: Check) -> None:
+@parametrize_with_checks([CodedClassifier(), CodedRegressor()])  # type: ignore[untyped-decorator]
+def test_scikit_learn_checks_of_the_default(estimator: Any, check: Check) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([CodedClassifier(), CodedRegressor()])  # type: ignore[untyped-decorator]
-def test_scikit_learn_checks_of_the_default(estimator: Any, check: Check) -> None:
+@parametrize_with_checks([CodedClassifier("ccfl"), CodedRegressor("ccfl")])  # type: ignore[untyped-decorator]
+def test_scikit_learn_checks_of_curvature_coded_learning(estimator: Any, check: Check) -> None:
     check(estimator)

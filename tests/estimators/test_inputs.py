@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.estimators._inputs import device_names, without_column
+from codedfl.estimators._inputs import column_names, device_names, without_column
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,24 @@ def test_the_column_of_devices_is_no_input(frame: Any) -> None:
     same, none = without_column(rest, "site")
     assert same is rest
     assert none is None
+
+
+def test_a_column_of_almost_that_name_is_suggested() -> None:
+    with pytest.raises(InputError, match=r"name one of its columns\. Did you mean 'site'\?$"):
+        without_column(pd.DataFrame({3: [1, 2], "site": ["x", "y"]}), "Site", required=True)
+
+
+def test_only_targets_with_names_of_their_own_have_names() -> None:
+    values = np.zeros((2, 2))
+    for targets, names in (
+        (pd.DataFrame(values, columns=["a", "b"]), ("a", "b")),
+        (pl.DataFrame(values, schema=["a", "b"]), ("a", "b")),
+        (pd.Series([1.0], name="a"), ("a",)),
+        (pl.Series("a", [1.0]), ("a",)),
+        (pd.DataFrame(values, columns=["a", "a"]), ()),
+        (pd.DataFrame(values), ()),
+        (pd.Series([1.0]), ()),
+        (pl.Series([1.0]), ()),
+        ([1.0, 2.0], ()),
+    ):
+        assert column_names(targets) == names

@@ -25,8 +25,15 @@ def config_of(columns: int = 3, outputs: int = 1, **parameters: Any) -> Any:
     ("parameters", "message"),
     [
         ({"scheme": "cfl"}, "scheme: there is no 'cfl'"),
-        ({"rounds": 0}, "rounds = 0 must be 1 or more"),
-        ({"rounds": -1}, "rounds = -1 is not possible"),
+        ({"scheme": None}, "scheme = None is not possible: it must be a string."),
+        ({"rounds": 0}, "rounds = 0 must be an integer of 1 or more, or None for the default."),
+        ({"rounds": -3}, "rounds = -3 must be an integer of 1 or more, or None for the default."),
+        ({"rounds": 2.5}, "rounds = 2.5 must be an integer of 1 or more, or None for the default."),
+        ({"rounds": True}, "rounds = True must be an integer of 1 or more, or None for the default."),
+        ({"rounds": np.inf}, "rounds = inf must be an integer of 1 or more, or None for the default."),
+        ({"rounds": "3"}, "rounds = '3' must be an integer of 1 or more, or None for the default."),
+        ({"standardize": "no"}, "standardize = 'no' must be True or False."),
+        ({"standardize": 0}, "standardize = 0 must be True or False."),
         ({"rounds": 3, "total_time_s": 9.0}, "rounds = 3 and total_time_s = 9.0 both say how long to train"),
         ({"total_time_s": 0.01}, "total_time_s = 0.01 is shorter than one round of ccfl"),
         ({"deadline_s": 1e-9}, "give a longer deadline_s"),
@@ -34,10 +41,18 @@ def config_of(columns: int = 3, outputs: int = 1, **parameters: Any) -> Any:
         ({"features": "rff", "dimension": 0}, "dimension = 0 is not possible"),
         ({"features": "rff", "gamma": -1.0}, "gamma = -1.0 is not possible"),
         ({"epsilon": 0.0}, "epsilon = 0.0 must be a positive number, or None"),
+        ({"epsilon": np.inf}, "epsilon = inf must be a positive number, or None"),
+        ({"epsilon": True}, "epsilon = True must be a positive number, or None"),
         ({"epsilon": "2"}, "epsilon = '2' must be a positive number, or None"),
         ({"epsilon": 2.0}, "label_bound = 0 leaves the targets"),
         ({"delta": 2.0}, "delta = 2.0 is not possible"),
-        ({"threat_model": "none"}, 'threat_model = "none" is not possible'),
+        ({"threat_model": "none"}, "threat_model = 'none' is not possible"),
+        ({"clip_norm": None}, "clip_norm = None is not possible: it must be a finite number"),
+        ({"gamma": np.inf}, "gamma = inf is not possible: it must be a finite number"),
+        ({"delta": np.nan}, "delta = nan is not possible: it must be a finite number"),
+        ({"dimension": [1, None]}, "dimension = [1, None] is not possible: it must be an integer"),
+        ({"random_state": True}, "random_state = True is not possible: it must be an integer"),
+        ({"config": {"learning_rate.only_stable": None}}, "only_stable = None is not possible: it must be True or Fal"),
         ({"clip_norm": -1.0}, "clip_norm = -1.0 is not possible"),
         ({"label_bound": -1.0}, "label_bound = -1.0 is not possible"),
         ({"devices": 0}, "devices = 0 is not possible"),
@@ -85,6 +100,26 @@ def test_every_parameter_reaches_the_configuration(tmp_path: Path) -> None:
     assert (features.map, features.dimension, features.gamma, features.intercept) == ("rff", 30, 0.5, False)
     assert (privacy.epsilon, privacy.delta, privacy.threat_model, privacy.label_bound) == (3.0, 1e-6, "sums-only", 4.0)
     assert (config.coding.clip_norm, config.options["scfl"]["batch"]) == (2.0, 16)
+
+
+@pytest.mark.parametrize(
+    ("columns", "parameters", "scheme"),
+    [
+        (300, {}, "fed3r"),
+        (301, {}, "ccfl"),
+        (9, {"features": "rff", "dimension": 300}, "fed3r"),
+        (9, {"features": "rff", "dimension": np.int64(301)}, "ccfl"),
+        (1000, {"features": "rff", "dimension": 50}, "fed3r"),
+        (9, {"dimension": 1000}, "fed3r"),
+        (9, {"rounds": 20}, "ccfl"),
+        (9, {"total_time_s": 20.0}, "ccfl"),
+        (9, {"epsilon": 1.0}, "dp-gd"),
+        (1000, {"epsilon": 1.0, "rounds": 20}, "dp-gd"),
+        (9, {"scheme": "scfl"}, "scfl"),
+    ],
+)
+def test_auto_chooses_by_the_number_of_features(columns: int, parameters: dict[str, Any], scheme: str) -> None:
+    assert config_of(columns, **parameters).schemes == (scheme,)
 
 
 def test_how_long_to_train() -> None:

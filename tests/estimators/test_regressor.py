@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import numpy as np
+import pandas as pd
+import polars
 import pytest
 
 from codedfl.errors import InputError
 from codedfl.estimators import CodedRegressor
+from codedfl.models import Predictor
 from codedfl.typing import FloatArray
 from tests.estimators.problems import EVERYONE_ARRIVES, QUICK, correlated, least_squares, single_precision_bound
 
@@ -96,3 +102,44 @@ def test_random_fourier_features() -> None:
     assert mapped.coef_.shape == (80,)
     assert mapped.n_features_in_ == 2
     assert linear.score(inputs, target) < 0.5 < 0.95 < mapped.score(inputs, target)
+
+
+@pytest.mark.parametrize("features", ["none", "rff"])
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_the_saved_model_is_the_estimator(tmp_path: Path, features: Literal["none", "rff"], offset: float) -> None:
+    """Both compute in double precision, by sums of the same terms in another order.
+
+    To first order, the two differ by twice the unit roundoff per operation, times the sum of the sizes of all terms. For raw
+    columns ten operations lead to a term: two divisions for a coefficient, five for the intercept, three for the sum.
+    """
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([1.7e9 + 60 * np.arange(200), 1.7e18 + 1e9 * rng.uniform(0, 100, 200)])
+    target = 0.01 * np.arange(200) + offset
+    model = CodedRegressor("fed3r", features=features, random_state=0).fit(inputs, target)
+    expected = model.predict(inputs)
+    model.predictor().save(tmp_path / "model.safetensors")
+    found = Predictor.load(tmp_path / "model.safetensors").predict(inputs)
+    assert found.shape == expected.shape == (200,)
+    terms = np.abs(inputs) if features == "none" else np.ones((1, 100))
+    sizes = float((terms @ np.abs(model.coef_)).max() + abs(model.intercept_))
+    operations = 10 if features == "none" else 100 + 2
+    assert np.abs(found - expected).max() <= operations * np.finfo(np.float64).eps * sizes
+    assert np.abs(found - expected).max() < 1e-3 * np.ptp(target)
+
+
+def test_a_bound_without_epsilon_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^label_bound = 1\.0 clips .* there is none: give epsilon too, or leave"):
+        CodedRegressor("fed3r", label_bound=1.0).fit(X, Y)
+
+
+def test_targets_keep_their_names() -> None:
+    several = pd.DataFrame(Y, columns=["sum", "rest"])
+    for targets, names in (
+        (several, ("sum", "rest")),
+        (several["sum"], ("sum",)),
+        (polars.Series("p", Y[:, 0]), ("p",)),
+    ):
+        predictor = CodedRegressor("fed3r", random_state=0).fit(X, targets).predictor()
+        assert predictor.target_names == predictor.target_columns == names
+    unnamed = CodedRegressor("fed3r", random_state=0).fit(X, Y).predictor()
+    assert (unnamed.target_names, unnamed.target_columns) == (("y0", "y1"), ())

@@ -22,16 +22,20 @@ def curve(scores: Sequence[float] | FloatArray, preparation_s: float = 0.0) -> t
     )
 
 
+def right(accuracy: float) -> FloatArray:
+    """Return the scores of rows of which the first are right."""
+    return (np.arange(ROWS) < round(ROWS * accuracy)).astype(np.float64)
+
+
 def scheme(
     name: str, scores: Sequence[float] | FloatArray, *, preparation_s: float = 0.0, **others: Any
 ) -> SchemeEvidence:
     """Return a scheme that is right on the first of the test rows, as many as its last score says."""
-    rows = (np.arange(ROWS) < round(ROWS * float(scores[-1]))).astype(np.float64)
     given: dict[str, Any] = {
         "title": {"fedavg": "FedAvg", "scfl": "SCFL", "ccfl": "CCFL", "fed3r": "Fed3R"}.get(name, name.upper()),
         "coded": name in ("scfl", "ccfl"),
         "status": "completed",
-        "rows": rows,
+        "rows": right(float(scores[-1])),
         "upload_bytes": 0.0,
         "covers": None,
     }
@@ -45,6 +49,9 @@ def evidence(*schemes: SchemeEvidence, **others: Any) -> Evidence:
         "task": "classification",
         "test_rows": ROWS,
         "centralised": 0.9,
+        "centralised_rows": right(0.9),
+        "constant": "always answering 'no'",
+        "constant_rows": right(0.1),
         "data_bytes": 1e6,
         "epsilon": None,
         "delta": 1e-5,

@@ -54,6 +54,14 @@ def test_a_fall_below_a_point_is_not_worth_a_word() -> None:
     assert not found.fell
 
 
+def test_a_change_by_a_few_test_rows_is_noise() -> None:
+    fall = RISE - np.maximum(0, np.arange(101) - 40) * 0.001  # by about five points
+    slow = 0.95 - 0.85 * np.exp(-np.arange(101) / 60)  # by about seven in the last quarter
+    for scores, what in ((fall, "fell"), (slow, "rising")):
+        assert getattr(course_of(curve(scores), 1000), what)
+        assert not getattr(course_of(curve(scores), 60), what)
+
+
 def test_short_and_empty_curves_say_nothing() -> None:
     assert course_of(curve(RISE[:19])) is None
     assert course_of(curve([math.nan] * 50)) is None

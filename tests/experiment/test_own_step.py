@@ -90,6 +90,13 @@ def test_it_backs_off_to_smaller_multiples_of_its_own_step(own: dict[str, float]
     assert f"backed off to {result.learning_rate.initial:.4g} times its own step size" in result.message
 
 
+def test_no_smaller_learning_rate_is_asked_for_if_it_diverges(own: dict[str, float]) -> None:
+    own["scale"] = 1e6
+    result = run(small_config(schemes=["fedavg"], training__rounds=200, training__evaluations=200))["fedavg"]
+    assert result.status == "diverged"
+    assert result.message.endswith(": check the scale of the data and coding.clip_norm")
+
+
 @pytest.mark.slow
 def test_it_resumes(own: dict[str, float], tmp_path: Path) -> None:
     assert own

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -239,13 +240,16 @@ def test_the_table_shows_epsilon_and_what_it_covers_within_80_columns(comparison
 
 def test_the_verdict_tells_the_cost_of_privacy_in_points(comparison: Comparison, in_sums: Comparison) -> None:
     for each, seen in ((comparison, "each message"), (in_sums, "only sums over devices")):
-        sentence = verdict(each).sentences[0]
+        found = verdict(each)
+        sentence = found.sentences[0]
         full = [each[name] for name, what in COVERS.items() if what == "everything"]
         best = max(full, key=lambda result: result.final.score)
         assert each.evaluator.reference is not None
         points = 100 * (each.evaluator.reference.score - best.final.score)
         assert sentence.startswith(f"{best.scheme.title} has the highest accuracy")
-        assert f"privacy costs {points:.1f} points" in sentence
+        assert found.cost is not None
+        told = " (" if found.cost.more_than_noise else ", cannot be told from 0 ("
+        assert re.search(rf"privacy costs,? {points:.1f} points{re.escape(told)}", sentence)
         assert f"epsilon = 2, delta = {each.config.privacy.delta:g} per sample" in sentence
         assert f"sees {seen}" in sentence
 
@@ -257,6 +261,7 @@ def test_notes_name_what_is_not_covered(comparison: Comparison) -> None:
     (fedavg,) = (note for note in notes if note.startswith("epsilon of FedAvg"))
     assert "covers nothing" in fedavg
     assert not any(note.startswith("epsilon of DP-GD") for note in notes)
+    assert not any(note.startswith("epsilon covers all") for note in notes), "DP-GD is compared"
     assert any(note.startswith("outside of any epsilon: ") for note in notes)
     assert any(note.startswith("samples are clipped to norm 1,") for note in notes)
 
@@ -266,3 +271,4 @@ def test_notes_without_a_covered_scheme_name_none() -> None:
     assert not any("cover everything" in note for note in notes)
     (scfl,) = (note for note in notes if note.startswith("epsilon of SCFL"))
     assert scfl.endswith("travel in the clear.")
+    assert any(note.startswith("epsilon covers all that devices send with dp-gd, ssp, one-shot, not") for note in notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def test_what_was_learnt_is_outside_of_the_budget(learnt: Comparison) -> None:
     outside = learnt.privacy("dp-gd")["outside"]
     assert "means and scales of the features were fitted to the pooled samples" in outside
     assert (
-        "categories and what stands in for missing values of age, ward, admitted were learnt from the pooled samples"
+        "the medians of age, admitted, and the most frequent value of ward, and the categories of ward were learnt from the"
+        " pooled samples"
         " (data.bounds and data.categories avoid that)"
     ) in outside
 
@@ -83,14 +85,15 @@ def test_bounds_for_some_columns_leave_the_others_named(table: Path) -> None:
 def test_numbers_without_missing_values_name_no_categories(table: Path, tmp_path: Path) -> None:
     pd.read_csv(table, sep=";")[["age", "ill", "site"]].to_csv(tmp_path / "age.csv", index=False)
     outside = run(config_of(tmp_path / "age.csv")).privacy("dp-gd")["outside"]
-    assert any(clause.startswith("what stands in for missing values of age were learnt") for clause in outside)
+    assert any(clause.startswith("the median of age was learnt") for clause in outside)
 
 
 def test_remarks_on_the_data_open_the_notes(learnt: Comparison) -> None:
     notes = notes_on(learnt)
     assert notes[: len(learnt.experiment.remarks)] == list(learnt.experiment.remarks)
     assert notes[0] == "categories have a column each: ward (2); dates are days since 2000-01-01: admitted."
-    assert notes[1] == "missing values were filled in: age (17)."
+    assert re.fullmatch(r"missing values were filled in: age \(17: median \d\d(\.5)?\)\.", notes[1])
+    assert "the fleet was drawn at random from the paper's model; fleet.file describes yours." in notes
 
 
 def test_an_experiment_like_another_keeps_its_preprocessing(table: Path, learnt: Comparison) -> None:
@@ -117,3 +120,12 @@ def test_training_and_test_rows_go_through_the_same_preprocessing(table: Path, l
     federation = experiment.setting.federation
     rows = np.concatenate([federation.features, federation.test_features])
     np.testing.assert_array_equal(np.unique(rows, axis=0), np.unique(mapped, axis=0))
+
+
+def test_a_regression_with_a_single_test_row_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "two.tsv").write_text("x\ty\n1\t2.5\n2\t3.5\n", encoding="utf-8")
+    changes = {"data__dataset": str(tmp_path / "two.tsv"), "data__target": ["y"], "data__devices": 1}
+    with pytest.raises(
+        InputError, match=r"two\.tsv' has a single test row, and the score of a regression needs 2 or more"
+    ):
+        build_experiment(small_config(**changes))

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.experiment import Comparison, run, summarise, verdict
+from codedfl.experiment import Comparison, Verdict, run, summarise, verdict
 from codedfl.typing import FloatArray
-from tests.experiment.made_up import ROWS, evidence, scheme
+from tests.experiment.made_up import ROWS, evidence, right, scheme
 from tests.support import StopAfter, small_config
 
 
@@ -127,6 +127,7 @@ def test_runs_that_fell_or_had_not_arrived_are_told_so() -> None:
     assert (set(found.fell), found.rising) == ({"scfl"}, ("fedavg",))
     text = " ".join(found.sentences)
     assert "SCFL peaked at 90.0% after 7" in text
+    assert f"and then fell to {falls[-10:].mean():.1%}, the mean of its last tenth: more time" in text
     assert "no tuned stopping times" in text
     assert "FedAvg was still improving when training ended" in text
 
@@ -136,13 +137,111 @@ def test_with_an_epsilon_only_schemes_that_cover_everything_count() -> None:
     covered = scheme("dp-gd", rise(0.7), covers="everything"), scheme("ssp", rise(0.4), covers="everything")
     found = verdict(evidence(open_scheme, *covered, epsilon=2.0, sums_only=True))
     assert found.candidates == ("dp-gd", "ssp")
+    assert found.cost is not None
+    low, high = 100 * found.cost.low, 100 * found.cost.high
     assert found.sentences[0] == (
         "DP-GD has the highest accuracy with epsilon = 2, delta = 1e-05 per sample for everything that devices send, against a"
-        " server that sees only sums over devices: privacy costs 20.0 points, as the centralised optimum without privacy has"
-        " 90.0%."
+        f" server that sees only sums over devices: privacy costs 20.0 points (from {low:.1f} to {high:.1f} with 95%"
+        " confidence), as the centralised optimum without privacy has 90.0%."
     )
     (nobody,) = verdict(evidence(open_scheme, epsilon=2.0)).sentences
     assert nobody.startswith("No scheme with a usable model keeps epsilon = 2")
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (0.8, "privacy costs 10.0 points (from "),
+        (0.898, "what privacy costs, 0.2 points, cannot be told from 0 (from "),
+        (0.902, "what privacy costs, -0.2 points, cannot be told from 0 (from "),
+        (0.95, "privacy costs nothing, as"),
+    ],
+)
+def test_the_cost_of_privacy_has_an_interval(end: float, words: str) -> None:
+    assert words in verdict(evidence(scheme("ssp", rise(end), covers="everything"), epsilon=2.0)).sentences[0]
+
+
+def test_schemes_no_better_than_a_constant_are_told_so_first() -> None:
+    schemes = scheme("ccfl", rise(0.902)), scheme("fedavg", rise(0.9))
+    found = verdict(evidence(*schemes, constant_rows=right(0.901)))
+    assert (found.useful, found.goal, found.coding, found.fedavg_suffices) == ((), None, None, None)
+    assert found.sentences[0] == (
+        "No scheme is better than a constant answer by more than noise (95% confidence on 1000 test rows; --seeds 5 would count"
+        " chance in training too): always answering 'no' has accuracy 90.1%, and CCFL, the best scheme, 90.2%."
+    )
+    assert not any(word in " ".join(found.sentences) for word in ("first", "suffices", "Coding"))
+    assert verdict(evidence(*schemes, constant_rows=right(0.85))).useful == ("ccfl", "fedavg")
+
+
+def test_a_constant_is_beaten_over_seeds_or_on_the_rows_of_every_seed() -> None:
+    def useful(ends: list[float], constant: float) -> tuple[str, ...]:
+        return verdict(
+            [evidence(scheme("ccfl", rise(e)), seed=i, constant_rows=right(constant)) for i, e in enumerate(ends)]
+        ).useful
+
+    assert useful([0.80, 0.90], 0.7) == ("ccfl",)  # two seeds that differ have a wide interval, but each is clear
+    assert useful([0.904, 0.905, 0.905, 0.904, 0.905], 0.9) == ("ccfl",)  # five rows are noise once, but not five times
+    assert useful([0.89, 0.91, 0.90, 0.92], 0.9) == ()
+
+
+def test_nobody_races_to_what_a_constant_reaches() -> None:
+    ends = {"ccfl": (0.25, 30.0), "fedavg": (-1.4, 50.0)}
+    rng = np.random.default_rng(4)
+
+    def judged(shift: float, constant: float) -> Verdict:
+        schemes = [
+            scheme(name, rise(end + shift, seconds), rows=end + shift + 0.1 * rng.standard_normal(ROWS))
+            for name, (end, seconds) in ends.items()
+        ]
+        return verdict(
+            evidence(*schemes, task="regression", centralised=None, constant_rows=np.full(ROWS, constant)),
+        )
+
+    assert judged(0.0, -0.01).coding == "pays"
+    bad = judged(-1.0, -0.01)
+    assert (bad.useful, bad.goal, bad.coding) == ((), None, None)
+    assert (
+        judged(-0.245, -0.5).goal is None
+    )  # better than the mean of the training rows, but an R2 below zero to race to
+
+
+def test_a_lucky_evaluation_is_no_arrival() -> None:
+    lucky = np.full(101, 0.85)
+    lucky[2] = 0.95
+    found = verdict(evidence(scheme("fedavg", lucky), scheme("ccfl", rise(0.9, 40))))
+    assert found.training is not None
+    assert list(found.training.times) == ["ccfl"]
+    assert found.coding == "pays"
+
+
+@pytest.mark.parametrize(
+    ("scores", "seconds"),
+    [
+        ([0, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 1, 1, 1], 14),  # held in spite of one below
+        ([0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0], None),  # peaked and fell
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 28),  # there at the end
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0], None),
+        ([0, 1, 1], 2),  # fewer evaluations than a window
+        ([1], 0),
+        ([math.nan, 1, math.nan, 0, 0], None),
+    ],
+)
+def test_a_score_is_reached_once_it_is_held(scores: list[float], seconds: float | None) -> None:
+    found = scheme("ccfl", scores).reached(1.0, "training")
+    assert found == (None if seconds is None else (seconds, 2.0 if seconds else 0.0))
+
+
+def test_a_time_belongs_to_the_scheme_that_took_it() -> None:
+    at_once = scheme("fed3r", np.full(101, 0.9), preparation_s=18)
+    next_evaluation = scheme("ccfl", [0.1, *[0.9] * 100], preparation_s=17.4)
+    text = " ".join(verdict(evidence(at_once, next_evaluation)).sentences)
+    assert (
+        "Fed3R is first within 1 point of the centralised accuracy of 90.0%: at once on the training clock, after 18 s with"
+        " everything charged (CCFL, after 19 s, is as early as far as the evaluations tell)." in text
+    )
+    twins = verdict(evidence(scheme("ccfl", rise(0.9)), scheme("scfl", rise(0.9)))).sentences[1]
+    assert twins.startswith("CCFL and SCFL are first within 1 point")
+    assert "as early" not in twins
 
 
 def test_diverged_and_interrupted_runs() -> None:
@@ -178,6 +277,9 @@ def test_the_verdict_on_a_real_run_reaches_its_summary(comparison: Comparison) -
     assert all(sentence.endswith(".") and len(sentence) < 320 for sentence in found.sentences)
     coded = {each.name: each.coded for each in found.evidence[0].schemes}
     assert coded == {"fedavg": False, "scfl": True, "ccfl": True, "fed3r": False}
+    labels = comparison.setting.federation.labels
+    assert found.evidence[0].constant == f"always answering '{labels.sum(axis=0).argmax()}'"
+    assert found.evidence[0].centralised_rows.mean() == pytest.approx(found.evidence[0].centralised)
     for each in found.evidence[0].schemes:
         assert each.rows.mean() == pytest.approx(each.score)
         assert each.upload_bytes == comparison[each.name].progress.ledger.coded_bits.sum() / 8
@@ -196,9 +298,20 @@ def test_a_real_regression_and_one_without_a_score() -> None:
     found = verdict(run(config))
     assert all(each.rows.mean() == pytest.approx(each.score, abs=1e-6) for each in found.evidence[0].schemes)
     assert " R2" in found.sentences[0]
-    table(12).to_csv("own.csv", index=False)
-    few = small_config(data__dataset="own.csv", data__target=["y"], data__test_fraction=0.01, data__devices=2)
+    few = small_config(data__dataset="own.csv", data__target=["y"], training__evaluation_samples=1)
     assert "too few test rows" in verdict(run(few)).sentences[0]
+
+
+def test_a_real_run_on_noise_says_that_a_constant_does_as_well() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "c"])
+    frame.assign(y=np.where(rng.random(300) < 0.9, "no", "yes")).to_csv("own.csv", index=False)
+    found = verdict(run(small_config(data__dataset="own.csv", data__target=["y"])))
+    assert "always answering 'no' has accuracy" in found.sentences[0]
+    assert "suffices" not in " ".join(found.sentences)
+    frame.assign(y=rng.normal(size=300)).to_csv("own.csv", index=False)
+    found = verdict(run(small_config(data__dataset="own.csv", data__target=["y"], schemes=["fed3r"])))
+    assert "the mean of the training rows has R2 -0.0" in found.sentences[0]
 
 
 @pytest.mark.parametrize("rounds", [4, 14])

@@ -57,7 +57,7 @@ def test_a_large_file_is_matched(tmp_path: Path) -> None:
         ("name,mac_rate,transmit_power_dbm\n", "no row for device 'a'"),
         ("mac_rate,transmit_power_dbm\n", r"has 0 row\(s\) for 2 device"),
         ("mac_rate,transmit_power_dbm\n1,2\n", r"has 1 row\(s\) for 2 device"),
-        ("mac_rate;transmit_power_dbm\n1;2\n", "no columns that describe devices: name the columns .* by commas"),
+        ("mac_rate transmit_power_dbm\n1 2\n", "no columns that describe devices: name the columns .* by commas"),
         ("mac_rate,power\n1,2\n2,2\n", "no column 'transmit_power_dbm'"),
         ("mac_rate,mac_rate,transmit_power_dbm\n1,2,3\n", "more than one column 'mac_rate'"),
         ("mac_rate,transmit_power_dbm\n1,2,3\n1,2,3\n", r"row 1 has 3 value\(s\) for the 2 column"),

@@ -17,7 +17,7 @@ CLIENT_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"server": "https://example.org"}, 'server = "https://example.org" is not possible: it must be a host and a port'),
     (
         {"data": "ward.xls"},
-        'data = "ward.xls" is not possible: it must be a file whose name ends in .csv, .npz or .parquet.',
+        'data = "ward.xls" is not possible: it must be a file whose name ends in .csv, .tsv, .npz or .parquet.',
     ),
     ({"state": ""}, 'state = "" is not possible: it must be a non-empty string.'),
     ({"insecure": "perhaps"}, 'insecure = "perhaps" is not possible: it must be true or false.'),

@@ -372,7 +372,9 @@ def test_a_sample_of_arrays_gives_the_map_that_is_fitted_to_it(tmp_path: Path) -
 
 def test_a_sample_that_does_not_fit_is_refused(tmp_path: Path, sample: pd.DataFrame) -> None:
     path = saved(sample, tmp_path, ".csv")
-    with pytest.raises(InputError, match=r"^the sample 'digits' is not a table: give a .csv, .npz or .parquet file\.$"):
+    with pytest.raises(
+        InputError, match=r"^the sample 'digits' is not a table: give a .csv, .tsv, .npz or .parquet file\.$"
+    ):
         config_from_sample("digits", ["y"], DEVICES)
     with pytest.raises(InputError, match=r"^the sample = '.*none.csv' is not a file: check the path"):
         config_from_sample(tmp_path / "none.csv", ["y"], DEVICES)

@@ -91,7 +91,9 @@ def test_a_truncated_file_is_refused(saved: Path, tmp_path: Path, share: float, 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     values=st.dictionaries(
-        st.sampled_from(["task", "target_names", "input_names", "privacy", "provenance", "preprocessing", "logits"]),
+        st.sampled_from(
+            ["task", "target_names", "input_names", "privacy", "provenance", "preprocessing", "logits", "class_type"]
+        ),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=5),
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -146,4 +148,8 @@ def test_paths_that_are_no_files_are_refused(tmp_path: Path) -> None:
 def test_a_model_has_the_ending_that_says_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"model\.npz': give a name that ends in \.safetensors"):
         write_model_file(tmp_path / "model.npz", TENSORS, DESCRIPTION)
+    with pytest.raises(
+        InputError, match=r"model\.safetensors' cannot be written, as there is no folder .*: create it, or"
+    ):
+        write_model_file(tmp_path / "no" / "such" / "model.safetensors", TENSORS, DESCRIPTION)
     assert not list(tmp_path.iterdir())

@@ -17,18 +17,16 @@ from codedfl.errors import InputError
 from codedfl.models import Predictor, _onnx, _onnx_file, export_onnx
 from codedfl.typing import FloatArray
 
-UNIT = float(np.finfo(np.float32).eps) / 2
-"""Relative error of one float32 operation."""
-
-COSINE_ERROR = 4 * UNIT
-"""Largest error of a float32 cosine, whoever computes it."""
+COSINE_ERROR = 4
+"""Largest error of a cosine, whoever computes it, in relative errors of one operation."""
 
 
 def rounding_bound(model: Predictor, raw: FloatArray) -> FloatArray:
-    """Bound the error of a float32 evaluation, in any order of summation, by forward analysis in float64."""
+    """Bound the error of an evaluation, in any order of summation, by forward analysis in float64."""
+    unit = float(np.finfo(model.precision).eps) / 2  # relative error of one operation
 
     def gamma(operations: int) -> float:
-        return operations * UNIT / (1 - operations * UNIT)
+        return operations * unit / (1 - operations * unit)
 
     fitted, z = model.feature_map, raw.astype(np.float64)
     error = np.zeros_like(z)
@@ -40,9 +38,9 @@ def rounding_bound(model: Predictor, raw: FloatArray) -> FloatArray:
         error = error @ np.abs(fitted.frequencies) * (1 + gamma(raw.shape[1] + 1)) + gamma(raw.shape[1] + 1) * size
         amplitude = math.sqrt(2 / len(fitted.offsets))
         z = amplitude * np.cos(z @ fitted.frequencies + fitted.offsets)
-        error = amplitude * (error + COSINE_ERROR) * (1 + gamma(2)) + gamma(2) * np.abs(z)
-    z, error = z / fitted.output_scale, error / fitted.output_scale * (1 + UNIT)
-    error += UNIT * np.abs(z)
+        error = amplitude * (error + COSINE_ERROR * unit) * (1 + gamma(2)) + gamma(2) * np.abs(z)
+    z, error = z / fitted.output_scale, error / fitted.output_scale * (1 + unit)
+    error += unit * np.abs(z)
     if fitted.intercept:
         z, error = np.pad(z, ((0, 0), (0, 1)), constant_values=1), np.pad(error, ((0, 0), (0, 1)))
     weights = np.abs(model.weights)
@@ -67,22 +65,45 @@ def made_up(kind: Any, task: Task, raw: FloatArray, **options: Any) -> Predictor
     rng = np.random.default_rng(1)
     feature_map = fit_feature_map(raw, kind=kind, dimension=40, rng=rng, **options)
     names = ("no", "yes", 'über, "quoted"') if task == "classification" else ("a", "b", "c")
-    return Predictor(feature_map, rng.normal(size=(feature_map.dimension, 3)), task, names)
+    return Predictor(feature_map, rng.normal(size=(feature_map.dimension, 3)).astype(raw.dtype), task, names)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("standardize", [True, False])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", ["rff", "none"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_matrix_goes_in_and_the_outputs_come_out(
-    tmp_path: Path, kind: str, intercept: bool, standardize: bool, task: Task
+    tmp_path: Path, dtype: str, kind: str, intercept: bool, standardize: bool, task: Task
 ) -> None:
-    raw = np.random.default_rng(0).normal(3, 2, size=(50, 7)).astype(np.float32)
+    raw = np.random.default_rng(0).normal(3, 2, size=(50, 7)).astype(dtype)
     model = made_up(kind, task, raw, standardize=standardize, intercept=intercept, scaling="column")
-    assert export_onnx(model, tmp_path / "m.onnx") == [{"input": "inputs", "columns": [], "meaning": "float32"}]
+    assert export_onnx(model, tmp_path / "m.onnx") == [{"input": "inputs", "columns": [], "meaning": dtype}]
     assert_agrees(model, raw, session(tmp_path / "m.onnx").run(None, {"inputs": raw}))
     one = session(tmp_path / "m.onnx").run(None, {"inputs": raw[:1]})
     assert_agrees(model, raw[:1], one)
+
+
+def test_digits_that_single_precision_cannot_hold(tmp_path: Path) -> None:
+    raw = np.random.default_rng(0).uniform(0, 100, size=(50, 2)) * [1.0, 1e9] + np.array([1.7e9, 1.7e18])
+    assert np.unique(raw[:, 0].astype(np.float32)).size <= 2
+    model = made_up("none", "regression", raw, standardize=True, intercept=True)
+    export_onnx(model, tmp_path / "m.onnx")
+    assert_agrees(model, raw, session(tmp_path / "m.onnx").run(None, {"inputs": raw}))
+
+
+@pytest.mark.parametrize(
+    ("names", "class_type"), [(("-1", "7", "30"), "int64"), (("0", "1", "2"), "float32"), (("False", "True"), "bool")]
+)
+def test_classes_that_are_numbers_come_out_as_numbers(tmp_path: Path, names: tuple[str, ...], class_type: str) -> None:
+    raw = np.random.default_rng(0).normal(size=(50, 3))
+    weights = np.eye(3)[:, : len(names)]
+    unchanged = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=3)
+    model = Predictor(unchanged, weights, "classification", names, class_type=class_type)
+    export_onnx(model, tmp_path / "m.onnx")
+    found = session(tmp_path / "m.onnx").run(None, {"inputs": raw})
+    assert found[1].dtype == class_type
+    assert_agrees(model, raw, found)
 
 
 def test_a_numeric_table_is_a_matrix_whose_gaps_are_filled(tmp_path: Path) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 
 from codedfl._version import __version__
-from codedfl.data import Dataset, FeatureMap, load_dataset
+from codedfl.data import Dataset, FeatureMap, fit_feature_map, fit_preprocessing, load_dataset
 from codedfl.errors import InputError
 from codedfl.experiment import Comparison, RunFolder, load_config, run, summarise
 from codedfl.identity import identity
 from codedfl.models import Predictor
+from codedfl.models._file import read_model_file, write_model_file
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
 from tests.support import refusal_of, small_config
@@ -158,9 +160,96 @@ def test_a_table_with_columns_in_another_order(comparison: Comparison, digits: D
 
 def test_outputs_that_overflow_are_refused() -> None:
     unchanged = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=1)
-    with pytest.raises(InputError, match="outputs overflow"):
-        Predictor(unchanged, np.array([[1e30]]), "regression", ("y",)).predict(np.array([[1e30]]))
+    for dtype, large in ((np.float32, 1e30), (np.float64, 1e300)):
+        model = Predictor(unchanged, np.array([[large]], dtype), "regression", ("y",))
+        with pytest.raises(InputError, match="outputs overflow"):
+            model.predict(np.array([[large]]))
 
 
-def test_the_repr_is_short(comparison: Comparison) -> None:
-    assert len(repr(comparison.predictor("scfl"))) < 500
+def test_the_repr_is_one_short_line(comparison: Comparison) -> None:
+    expected = "Predictor(classification, inputs=64, classes=10, scheme='scfl')"
+    assert repr(comparison.predictor("scfl")) == expected
+
+
+def linear(weights: list[float], **options: Any) -> Predictor:
+    fitted = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=len(weights))
+    return Predictor(fitted, np.array(weights)[:, None], "regression", ("y",), **options)
+
+
+def test_frames_of_either_kind_are_read_by_name() -> None:
+    values = {"b": [1, 2, 3], "name": ["x", "y", None], "a": [10.5, 20.5, 30.5], "more": [{"p": 1}, {"p": 2}, {"p": 3}]}
+    model = linear([1.0, 100.0], input_names=("a", "b"))
+    polars_frame = polars.DataFrame(values)
+    for frame in (pd.DataFrame(values), polars_frame, polars_frame.lazy()):
+        for predict in (model.predict, model.predict_frame):
+            assert predict(frame).tolist() == [110.5, 220.5, 330.5]
+    assert model.predict([[10.5, 1]]).tolist() == [110.5]
+    with pytest.raises(
+        InputError, match=r"^the table lacks 1 column\(s\) that the model reads: b; it has name, a, more\.$"
+    ):
+        model.predict(polars_frame.drop("b"))
+    with pytest.raises(InputError, match=r"^the table has 1 value\(s\) that are NaN or infinite"):
+        model.predict(polars_frame.with_columns(b=polars.Series([1, None, 3])))
+    with pytest.raises(InputError, match="several columns of the same name: a;"):
+        model.predict(pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]))
+    with pytest.raises(InputError, match="trained on arrays without names"):
+        linear([1.0]).predict(pd.DataFrame({"a": [1.0]}))
+    with pytest.raises(InputError, match="the raw inputs have the dtype object: give numbers"):
+        model.predict(np.array([["x", 1]], dtype=object))
+    with pytest.raises(InputError, match="the table is not a table: give a frame of pandas or polars"):
+        model.predict_frame(np.zeros((2, 2)))  # type: ignore[arg-type]
+
+
+def test_polars_frames_reach_the_preprocessing() -> None:
+    frame = polars.DataFrame({"ward": ["a", None, "b"], "age": [40, 50, None], "ill": [True, None, False]})
+    preprocessing = fit_preprocessing(pd.DataFrame({"age": [40.0, 60.0], "ward": ["a", "b"], "ill": [True, False]}))
+    width = len(preprocessing.output_names)
+    model = linear(list(10.0 ** np.arange(width)), preprocessing=preprocessing, input_names=preprocessing.input_names)
+    same = pd.DataFrame({"ward": ["a", None, "b"], "age": [40, 50, None], "ill": [True, None, False]})
+    assert model.predict(frame).tolist() == model.predict(same).tolist()
+
+
+def test_a_model_computes_in_its_own_precision() -> None:
+    raw = 1.7e9 + np.arange(50.0)[:, None]
+    double = fit_feature_map(raw, kind="none", standardize=True, rng=np.random.default_rng(0))
+    found = Predictor(double, np.ones((1, 1)), "regression", ("y",)).predict(raw)
+    centred = np.arange(50.0) - 24.5
+    np.testing.assert_allclose(found, centred / np.abs(centred).max(), rtol=1e-6)
+    single = fit_feature_map(raw.astype(np.float32), kind="none", standardize=True, rng=np.random.default_rng(0))
+    model = Predictor(single, np.ones((1, 1), np.float32), "regression", ("y",))
+    # Training saw rounded inputs, so prediction does too.
+    assert model.precision == np.float32
+    np.testing.assert_array_equal(model.predict(raw), model.predict(raw.astype(np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("names", "class_type", "classes"),
+    [
+        (("-1", "30"), "int64", [-1, 30]),
+        (("0", "1"), "float32", [0.0, 1.0]),
+        (("False", "True"), "bool", [False, True]),
+        (("0", "no"), "str", ["0", "no"]),
+    ],
+)
+def test_classes_keep_their_type(tmp_path: Path, names: tuple[str, ...], class_type: str, classes: list[Any]) -> None:
+    fitted = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=2)
+    Predictor(fitted, np.eye(2), "classification", names, class_type=class_type).save(tmp_path / "m.safetensors")
+    predicted = Predictor.load(tmp_path / "m.safetensors").predict(np.eye(2))
+    assert predicted.tolist() == classes
+    assert predicted.dtype == np.array(classes, class_type).dtype
+
+
+@pytest.mark.parametrize("class_type", ["int64", "bool", "object", "datetime64", None, 3])
+def test_a_type_that_does_not_fit_the_classes_is_refused(class_type: Any) -> None:
+    fitted = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=2)
+    with pytest.raises(InputError, match="does not fit its classes"):
+        Predictor(fitted, np.eye(2), "classification", ("no", "yes"), class_type=class_type)
+
+
+def test_files_from_before_classes_had_a_type_have_text(tmp_path: Path) -> None:
+    fitted = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=2)
+    Predictor(fitted, np.eye(2), "classification", ("0", "1"), class_type="int64").save(tmp_path / "m.safetensors")
+    tensors, description = read_model_file(tmp_path / "m.safetensors")
+    del description["class_type"]
+    write_model_file(tmp_path / "old.safetensors", tensors, description)
+    assert Predictor.load(tmp_path / "old.safetensors").predict(np.eye(2)).tolist() == ["0", "1"]

@@ -112,7 +112,7 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path, classifier: Predictor,
     np.savez(tmp_path / "wide.npz", X=np.zeros((2, 3)))
     np.savez(tmp_path / "text.npz", X=np.array([["a", "b"]]))
     (tmp_path / "rows.txt").write_text("age,ward\n")
-    path = write(tmp_path / "rows.csv", FRAME)
+    write(tmp_path / "rows.csv", FRAME)
     cases = [
         (classifier, "wide.npz", "takes numbers of shape (n, 2), with the columns age, ward."),
         (of_arrays, "wide.npz", "has shape (2, 3) and dtype float64, but the model takes numbers of shape (n, 2)."),
@@ -125,5 +125,31 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path, classifier: Predictor,
         with pytest.raises(InputError) as refused:
             read_inputs(model, tmp_path / name)
         assert words in str(refused.value)
-    with pytest.raises(InputError, match="the model does not know the name of its target: name the column of"):
+
+
+def test_a_target_without_a_name_is_asked_for(tmp_path: Path, classifier: Predictor) -> None:
+    path = write(tmp_path / "rows.csv", FRAME)
+    with pytest.raises(InputError, match=r"^target is not given.*: name the target column of .* dose, ill, site\.$"):
         read_labelled(replace(classifier, target_columns=()), path)
+
+
+def test_an_array_of_another_name_is_still_the_target(tmp_path: Path, of_arrays: Predictor) -> None:
+    X = np.array([[1.0, 2.0], [3.0, 4.0]])
+    named = replace(of_arrays, target_columns=("left", "right"))
+    np.savez(tmp_path / "rows.npz", X=X, y=X)
+    assert read_labelled(named, tmp_path / "rows.npz").targets.tolist() == X.tolist()
+    with pytest.raises(InputError, match="has no array 'truth'"):
+        read_labelled(named, tmp_path / "rows.npz", target=["truth"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_digits_that_single_precision_cannot_hold_are_read(tmp_path: Path, ending: str) -> None:
+    model = Predictor(unchanged(1), np.ones((1, 1)), "regression", ("y",), input_names=("x",), target_columns=("y",))
+    x, y = 1.7e9 + np.arange(3.0), 1e8 + np.arange(3.0)
+    path = tmp_path / f"rows.{ending}"
+    np.savez(path, X=x[:, None], y=y) if ending == "npz" else write(path, pd.DataFrame({"x": x, "y": y}))
+    rows = read_labelled(model, path)
+    assert rows.inputs.ravel().tolist() == x.tolist()
+    assert rows.targets.ravel().tolist() == y.tolist()
+    single = replace(model, weights=np.ones((1, 1), np.float32))
+    assert read_labelled(single, path).targets.dtype == np.float32

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from codedfl.errors import InputError
 from codedfl.report import read_runs, render_page, write_report
+from codedfl.report._comparing import side_by_side_section
 from tests.report.conftest import HOSTILE, NAMES
 
 LARGEST_PAGE = 1_000_000
@@ -119,6 +121,21 @@ def test_several_runs_side_by_side(finished: Path) -> None:
     data = Outline(page).data
     assert data["runs"] == ["first", "second"]
     assert [(curve["run"], curve["dash"]) for curve in data["curves"]] == [(0, 0)] * 3 + [(1, 1)] * 3
+
+
+def test_side_by_side_only_schemes_that_keep_epsilon_are_marked(finished: Path) -> None:
+    (record,) = read_runs([finished])
+    covers = {"fedavg": "nothing", "scfl": "upload", "ccfl": "everything"}
+    score = {"fedavg": 0.9, "scfl": 0.8, "ccfl": 0.7}
+    schemes = [
+        {**each, "accuracy": score[each["scheme"]], "privacy": {"covers": covers[each["scheme"]], "epsilon": 2.0}}
+        for each in record.schemes
+    ]
+    open_run = replace(record, schemes=schemes)
+    private = replace(open_run, config={**record.config, "privacy.epsilon": 2.0})
+    page = str(side_by_side_section([open_run, private]))
+    assert re.findall(r'<strong class="best">([^<]*)<', page) == ["90.00%", "70.00%"]
+    assert "among the schemes that keep it for everything" in page
 
 
 def test_many_runs_have_a_row_each(finished: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.experiment import run
 from codedfl.tracking import MLflowCallback, tracker_from
+from codedfl.tracking._mlflow import IMPATIENCE
 from tests.support import small_config
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -60,6 +63,40 @@ def test_a_uri_that_mlflow_cannot_use_is_refused(tmp_path: Path) -> None:
     for uri in (str(tmp_path / "file" / "runs"), "nonsense://host"):
         with pytest.raises(InputError, match="MLflow cannot use tracking_uri"):
             MLflowCallback(uri)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_not_there_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in IMPATIENCE:
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # not listening, so that connections are refused
+        before, began = dict(os.environ), time.monotonic()
+        with pytest.raises(InputError, match="MLflow cannot use tracking_uri"):
+            MLflowCallback(f"http://127.0.0.1:{unused.getsockname()[1]}")
+    assert time.monotonic() - began < 20  # two tries of ten seconds
+    assert {name: value for name, value in os.environ.items() if "HTTP_REQUEST" in name} == {
+        name: value for name, value in before.items() if "HTTP_REQUEST" in name
+    }
+
+
+def test_only_the_first_call_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    retries, timeout = IMPATIENCE
+    monkeypatch.delenv(retries, raising=False)
+    monkeypatch.setenv(timeout, "77")
+    seen: dict[str, tuple[str | None, str | None]] = {}
+
+    class Client:
+        def get_experiment_by_name(self, name: str) -> None:  # noqa: ARG002
+            seen["look up"] = os.environ.get(retries), os.environ.get(timeout)
+
+        def create_experiment(self, name: str) -> str:  # noqa: ARG002
+            seen["create"] = os.environ.get(retries), os.environ.get(timeout)
+            return "1"
+
+    monkeypatch.setattr("codedfl.tracking._mlflow._client", lambda uri: Client())  # noqa: ARG005
+    assert MLflowCallback("http://127.0.0.1:1").experiment_id == "1"
+    assert seen == {"look up": (IMPATIENCE[retries], "77"), "create": (None, "77")}
 
 
 def test_without_the_extra_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,10 +76,16 @@ def evaluate(
     Example: codedfl evaluate runs/wards/models/ccfl.safetensors patients.csv --target readmitted
     """
     from codedfl.cli.model_tables import print_evaluation
+    from codedfl.errors import InputError
     from codedfl.models import Predictor, evaluate_file
 
     loaded = Predictor.load(model)
-    found = evaluate_file(loaded, data, target=tuple(target or ()), device_column=device_column)
+    try:
+        found = evaluate_file(loaded, data, target=tuple(target or ()), device_column=device_column)
+    except InputError as error:
+        if str(error).startswith("target "):
+            raise InputError(f"--{error}") from error
+        raise
     if json_:
         print(json.dumps(found.as_dict()))
     else:

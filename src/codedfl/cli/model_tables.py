@@ -22,12 +22,11 @@ MOST_PARTS = 40
 
 def predictions_csv(model: Predictor, outputs: FloatArray, *, with_outputs: bool) -> str:
     """Return one line per row: the class or the values, and on demand every output and probability of a classifier."""
-    predicted = model.labels(outputs)
     if model.task == "regression":
         names = model.target_names
         header = ["prediction"] if len(names) == 1 else [f"prediction:{name}" for name in names]
-        return csv_text(header, predicted)
-    header, columns = ["prediction"], [predicted[:, None].astype(object)]
+        return csv_text(header, outputs)
+    header, columns = ["prediction"], [model.labels(outputs)[:, None].astype(object)]
     if with_outputs:
         header += [f"{what}:{name}" for what in ("output", "probability") for name in model.target_names]
         columns += [outputs, _probabilities(model, outputs)]

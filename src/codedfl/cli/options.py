@@ -122,18 +122,30 @@ class Settings:
         return self.file is None and not self.overrides
 
     @cached_property
-    def _loaded(self) -> tuple[Config, dict[str, Any]]:
+    def _loaded(self) -> tuple[Config, dict[str, Any], bool]:
+        """The configuration, values of the preset, and whether private schemes took the place of the default ones."""
         from codedfl.config import load_with_preset
+        from codedfl.schemes import DEFAULT_SCHEMES, PRIVATE_SCHEMES
 
-        return load_with_preset(self.file, self.overrides)
+        config, preset = load_with_preset(self.file, self.overrides)
+        # The configuration of an earlier run lists its schemes even if nobody chose them.
+        given = dict(self.overrides)
+        replaced = bool(given.get("privacy.epsilon")) and "schemes" not in given and config.schemes == DEFAULT_SCHEMES
+        if replaced:
+            config, _ = load_with_preset(self.file, [*self.overrides, ("schemes", PRIVATE_SCHEMES)])
+        return config, preset, replaced
 
     def load(self) -> Config:
         """Return the configuration: defaults, then the preset of the dataset, the file, and the options."""
         return self._loaded[0]
 
     def tell_preset(self, progress: Progress) -> None:
-        """Report in one line the values of the dataset's preset, if it has one."""
-        config, preset = self._loaded
+        """Report what nobody asked for, one line each: values of the dataset's preset, and schemes that suit an epsilon."""
+        config, preset, replaced = self._loaded
+        if replaced:
+            progress.say(
+                f"private schemes in place of the default ones, as --epsilon is given: {', '.join(config.schemes)}"
+            )
         if preset:
             values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in preset.items())
             progress.say(f"preset of {config.data.dataset}: {values}")

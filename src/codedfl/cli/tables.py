@@ -89,16 +89,19 @@ def results_table(comparison: Comparison) -> Table:
     privacy = ("epsilon", "covers") if private else ("MI-DP",)
     for name in (metric, *times, "MB up", "charged", *privacy, "wall s"):
         table.add_column(name, justify="right", no_wrap=True)
-    best = max((result.final.score for result in comparison.results if _usable(result)), default=0.0)
+    best = max((result.final.score for result in comparison.results if _counts(comparison, result)), default=0.0)
     for result in comparison.results:
-        table.add_row(*_result_row(comparison, result), style="bold" if _is_best(result, best) else "")
+        is_best = _counts(comparison, result) and result.final.score == best
+        table.add_row(*_result_row(comparison, result), style="bold" if is_best else "")
     return table
 
 
 def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
     final, private = result.final, comparison.setting.privacy is not None
     times = [time_to_share(comparison, result, share) for share in SHARES]
-    arrivals = [*("never" if seconds is None else f"{seconds:.0f}" for seconds in times), f"{final.mean_arrivals:.1f}"]
+    reference = comparison.evaluator.reference
+    never = "never" if reference and reference.score > 0 else "-"  # a share of nothing, or of less, is no goal
+    arrivals = [*(never if seconds is None else f"{seconds:.0f}" for seconds in times), f"{final.mean_arrivals:.1f}"]
     return [
         result.scheme.title,
         f"{final.score:.4f}" if _usable(result) else "diverged",
@@ -128,8 +131,10 @@ def _usable(result: RunResult) -> bool:
     return result.status != "diverged"
 
 
-def _is_best(result: RunResult, best: float) -> bool:
-    return _usable(result) and result.final.score == best
+def _counts(comparison: Comparison, result: RunResult) -> bool:
+    """Whether a scheme may be marked as the best: with an epsilon to keep, it must keep it for everything."""
+    private = comparison.setting.privacy is not None
+    return _usable(result) and (not private or comparison.privacy(result.scheme.name)["covers"] == "everything")
 
 
 def devices_table(comparison: Comparison) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from codedfl._messages import shown_key
+from codedfl._messages import shown, shown_key
 from codedfl.config._presets import preset_of
 from codedfl.config._refusals import refusal
 from codedfl.config._schema import Config, Section
@@ -53,8 +54,13 @@ def load_with_preset(path: str | Path | None = None, overrides: Overrides = ()) 
     Returns:
         The configuration, and by ``section.key`` those values of the preset that neither the file nor an override sets.
     """
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise InputError(
+            f"path = {shown(path)} is no path of a TOML file: give one, or values as load_config(overrides=...)."
+        )
+    pairs = _pairs(overrides)
     values = read_toml(path) if path is not None else {}
-    for key, value in _flat(overrides.items() if isinstance(overrides, Mapping) else overrides):
+    for key, value in _flat(pairs):
         _assign(values, key, value)
     data = values.get("data")
     dataset = data.get("dataset") if isinstance(data, dict) else None
@@ -114,6 +120,18 @@ def to_toml(config: Config, *, comments: bool = True) -> str:
     for scheme, options in config.options.items():
         lines += option_lines(f"options.{scheme}", scheme, options, comments=comments)
     return "\n".join(lines) + "\n"
+
+
+def _pairs(overrides: Any) -> list[tuple[Any, Any]]:
+    if isinstance(overrides, Mapping):
+        return list(overrides.items())
+    if isinstance(overrides, Iterable) and not isinstance(overrides, str | bytes):
+        given = list(overrides)
+        if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in given):
+            return given
+    raise InputError(
+        f"overrides = {shown(overrides)} holds no values by key: give a dictionary such as {{'training.rounds': 20}}, or pairs."
+    )
 
 
 def _flat(pairs: Iterable[tuple[Any, Any]], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from codedfl._messages import no_such_key
@@ -25,9 +34,15 @@ def _writable(text: str) -> str:
     return text
 
 
+def _one_is_a_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 CountOrZero = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Text = Annotated[str, AfterValidator(_writable)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_one_is_a_list)]
+"""A list of strings; a single one may be written without brackets."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Variance = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
@@ -71,11 +86,9 @@ class DataConfig(Section):
         description="folder that holds the named datasets; empty for CODEDFL_DATA, else ./data",
         json_schema_extra=NOT_IDENTITY,
     )
-    target: tuple[Text, ...] = Field(
-        (), description="own files: target column(s), or the name of the target array in an .npz"
-    )
+    target: Texts = Field((), description="own files: target column(s), or the name of the target array in an .npz")
     device_column: Text = Field("", description="own files: column that names the device of each row")
-    drop: tuple[Text, ...] = Field((), description="own files: columns to leave out")
+    drop: Texts = Field((), description="own files: columns to leave out")
     bounds: dict[Text, tuple[Finite | Text, Finite | Text]] = Field(
         {},
         description="own tables: columns of numbers or dates to clip to [low, high] and scale to [-1, 1]; bounds known without"
@@ -292,7 +305,7 @@ class Config(Section):
     """
 
     seed: int = Field(0, ge=0, le=MAX_SEED, description="seed of all randomness")
-    schemes: tuple[str, ...] = Field(DEFAULT_SCHEMES, min_length=1, description="schemes to compare")
+    schemes: Texts = Field(DEFAULT_SCHEMES, min_length=1, description="schemes to compare")
     data: DataConfig = DataConfig()
     features: FeaturesConfig = FeaturesConfig()
     fleet: FleetConfig = FleetConfig()

@@ -7,38 +7,20 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 
 from codedfl._messages import shown
+from codedfl._separators import csv_header, refusing_other_encodings
 from codedfl.errors import InputError
 from codedfl.files import refuse_too_many_columns, refusing_damage
-
-SEPARATORS = (",", ";", "\t")
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 
 
-def csv_header(path: Path) -> tuple[list[str], str]:
-    """Return the names in the first line of a .csv file, and the separator: that which makes the most names.
-
-    The file is in UTF-8, with or without a byte order mark; lines before the header may be empty.
-    """
-    best: list[str] = []
-    separator = SEPARATORS[0]
-    for candidate in SEPARATORS:
-        # With the wrong separator, a wide header is a single field that exceeds the limit of the parser.
-        with suppress(csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
-            names = next(filter(None, csv.reader(file, delimiter=candidate)), [])
-            if len(names) > len(best):
-                best, separator = names, candidate
-    return best, separator
-
-
 def read_csv(path: Path) -> pd.DataFrame:
-    """Read a .csv file with a comma, a semicolon or a tab between columns.
+    """Read a .csv or .tsv file with a comma, a semicolon or a tab between columns.
 
     If the separator is no comma, and a column has nothing but numbers of which some have a decimal comma, the comma is the
     decimal sign of the whole file.
@@ -46,17 +28,23 @@ def read_csv(path: Path) -> pd.DataFrame:
     Raises:
         InputError: the file is damaged or not in UTF-8, a column has no name or that of another, or there are too many.
     """
-    with refusing_damage(path, "a .csv file"), warnings.catch_warnings():
+    with refusing_damage(path, "a .csv file"), refusing_other_encodings(path), warnings.catch_warnings():
         # pandas only warns about a row with more fields than the header, and drops the surplus.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         names, separator = csv_header(path)
+        if not names:
+            raise InputError(f"{shown(path)} is empty: give a file with a header and rows.")
         refuse_too_many_columns(path, len(names))
         if "" in names:
             raise InputError(
                 f"column {names.index('') + 1} of {shown(path)} has no name: name it, or write the file without row numbers."
             )
         refuse_repeated_names(path, names)
-        frame = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
+        try:
+            frame = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
+        except (pd.errors.ParserError, pd.errors.ParserWarning):
+            _refuse_long_row(path, separator, len(names))
+            raise
         if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame):
             frame = pd.read_csv(path, sep=separator, index_col=False, low_memory=False, decimal=",")
         return frame
@@ -67,6 +55,18 @@ def refuse_repeated_names(path: Path, names: Sequence[str]) -> None:
     repeated, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
         raise InputError(f"{shown(path)} has more than one column {shown(repeated)}: give each column its own name.")
+
+
+def _refuse_long_row(path: Path, separator: str, columns: int) -> None:
+    """Refuse the first row with more values than the header has names."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=separator)
+        for row in reader:
+            if len(row) > columns:
+                raise InputError(
+                    f"line {reader.line_num} of {shown(path)} has {len(row)} values, the header {columns}: correct the line;"
+                    f" quote values that contain {shown(separator)}."
+                )
 
 
 def _has_decimal_commas(column: pd.Series) -> bool:

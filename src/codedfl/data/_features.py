@@ -33,7 +33,8 @@ class FeatureMap(ShortRepr):
     An intercept appends a constant 1, which is not scaled.
 
     Args:
-        input_mean: mean of each raw input, (p,), or None to use inputs unchanged.
+        input_mean: mean of each raw input, (p,), or None to use inputs unchanged. A map with float64 means subtracts them in
+            double precision, whatever the type of the features is.
         input_scale: standard deviation of each raw input, (p,), or None.
         frequencies: W, (p, D), or None to use the inputs as features.
         offsets: b, (D,), or None.
@@ -104,8 +105,11 @@ class FeatureMap(ShortRepr):
         return features
 
     def _map_block(self, inputs: FloatArray, out: FloatArray) -> None:
-        inputs = inputs.astype(out.dtype, copy=False)
-        if self.input_mean is not None and self.input_scale is not None:
+        if self.input_mean is None or self.input_scale is None:
+            inputs = inputs.astype(out.dtype, copy=False)
+        else:
+            # In single precision, rows of a column such as a time stamp differ only in digits that are already lost.
+            inputs = inputs.astype(np.result_type(out, self.input_mean), copy=False)
             inputs = (inputs - self.input_mean) / self.input_scale
         if self.frequencies is None or self.offsets is None:
             out[...] = inputs
@@ -244,7 +248,8 @@ def _moments(raw: FloatArray, standardize: bool) -> tuple[FloatArray | None, Flo
         scaler.partial_fit(raw[block].astype(np.float64))
     if not standardize:
         return None, None, float(scaler.var_.mean() + scaler.mean_.var())
-    mean, scale = scaler.mean_.astype(np.float32), scaler.scale_.astype(np.float32)
+    precision = np.result_type(raw.dtype, np.float32)
+    mean, scale = scaler.mean_.astype(precision), scaler.scale_.astype(precision)
     scale[scale == 0] = 1
     return mean, scale, float((scaler.var_ / scale.astype(np.float64) ** 2).mean())
 

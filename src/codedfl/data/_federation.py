@@ -183,7 +183,8 @@ class Federation(ByObject):
         if not held.any():
             held[np.argmax(samples)] = 1
         if (held >= samples).any():
-            raise InputError("no rows can be held out for validation, as every device has only one: use fewer devices.")
+            fix = "use fewer devices" if self.devices > 1 else "give more rows, or learning_rate.scale a number"
+            raise InputError(f"no rows can be held out for validation, as every device has only one: {fix}.")
         validation = np.zeros(self.total_samples, dtype=np.bool_)
         for start, count, hold in zip(self.offsets[:-1], samples, held, strict=True):
             validation[start + rng.choice(count, size=hold, replace=False)] = True

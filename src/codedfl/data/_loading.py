@@ -35,7 +35,7 @@ def load_dataset(
     """Load a dataset that is known by name, or a file.
 
     Args:
-        source: a name (see ``list_datasets``), or a path that ends in .csv, .parquet or .npz.
+        source: a name (see ``list_datasets``), or a path that ends in .csv, .tsv, .parquet or .npz.
         data_dir: folder with the files of named datasets; by default that in the environment variable ``CODEDFL_DATA``,
             else ``data`` in the current directory.
         target: column(s) of a file to predict; for an .npz file the name of one array, ``y`` by default.

@@ -21,7 +21,7 @@ from codedfl.errors import InputError
 from codedfl.files import require_file
 from codedfl.typing import FloatArray, IntArray
 
-FILE_ENDINGS = (".csv", ".npz", ".parquet")
+FILE_ENDINGS = (".csv", ".tsv", ".npz", ".parquet")
 
 
 def is_file_name(source: str) -> bool:

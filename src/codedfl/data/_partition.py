@@ -159,7 +159,10 @@ def _device_names(devices: int) -> tuple[str, ...]:
 def _require_devices(devices: int, rows: int) -> None:
     require_at_least("devices", devices, 1)
     if devices > rows:
-        raise InputError(f"devices = {devices} is more than the {rows} training rows: use fewer devices.")
+        there_are = (
+            f"the {rows} training rows: use fewer devices" if rows > 1 else "the one training row: give more rows"
+        )
+        raise InputError(f"devices = {devices} is more than {there_are}.")
 
 
 def split_rows(

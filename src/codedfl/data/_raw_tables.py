@@ -1,4 +1,4 @@
-"""Users' own tables as they are in the file: .csv and .parquet, read with pandas."""
+"""Users' own tables as they are in the file: .csv, .tsv and .parquet, read with pandas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from codedfl._messages import did_you_mean, listing, shown
-from codedfl.data._csv import csv_header, read_csv, refuse_repeated_names
+from codedfl._separators import csv_header, refusing_other_encodings
+from codedfl.data._csv import read_csv, refuse_repeated_names
 from codedfl.errors import InputError
 from codedfl.files import read_parquet, refusing_damage
 
@@ -55,7 +56,7 @@ class RawTable:
 
 
 def read_table(path: Path | str) -> pd.DataFrame:
-    r"""Read a .csv or .parquet file as it is, with unique column names that are text.
+    r"""Read a .csv, .tsv or .parquet file as it is, with unique column names that are text.
 
     Columns of a .csv file are separated by commas, semicolons or tabs; with the latter two, numbers may have decimal commas.
 
@@ -92,7 +93,7 @@ def table_columns(path: Path | str) -> tuple[str, ...]:
 
         with refusing_damage(path, "a .parquet file"):
             return tuple(str(name) for name in parquet.read_schema(path).names)
-    with refusing_damage(path, "a .csv file"):
+    with refusing_damage(path, "a .csv file"), refusing_other_encodings(path):
         return tuple(csv_header(path)[0])
 
 

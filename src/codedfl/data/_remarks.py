@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from codedfl._messages import listing, shown
+from codedfl.data._cells import EPOCH
+from codedfl.data._column import Column
 from codedfl.data._dataset import Task
 
 if TYPE_CHECKING:
@@ -125,15 +127,24 @@ def _identifiers(drafts: Sequence[Draft]) -> list[str]:
 
 
 def _filled(drafts: Sequence[Draft]) -> list[str]:
-    missing = {
-        draft.name: len(draft.values) - len(draft.present)
+    filled = [
+        f"{draft.name} ({len(draft.values) - len(draft.present)}: {_stand_in(draft.fitted)})"
         for draft in drafts
         if draft.fitted is not None and len(draft.present) < len(draft.values)
-    }
-    if not missing:
-        return []
-    counts = listing((f"{name} ({count})" for name, count in missing.items()), MOST_NAMES)
-    return [f"missing values were filled in: {counts}."]
+    ]
+    return [f"missing values were filled in: {listing(filled, MOST_NAMES)}."] if filled else []
+
+
+def _stand_in(column: Column) -> str:
+    """Return what stands in for missing values of a column, in words."""
+    if isinstance(column.fill, str):
+        return f"most frequent {shown(column.fill, 30)}" if column.fill else "none of the categories"
+    if column.kind == "boolean":
+        return f"most frequent {'true' if column.fill else 'false'}"
+    how = "median" if column.bounds is None else "middle of the bounds"
+    if column.kind == "date":
+        return f"{how} {EPOCH + pd.Timedelta(days=column.fill):%Y-%m-%d}"
+    return f"{how} {column.fill:,.6g}"
 
 
 def _rare(draft: Draft) -> str:

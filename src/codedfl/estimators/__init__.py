@@ -4,8 +4,8 @@ Example:
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> model = CodedClassifier(devices=5, random_state=0).fit(X, y)
-    >>> model.predict(X[:2]), model.n_iter_
-    (array([0, 0]), 100)
+    >>> model.predict(X[:2]), model.scheme_
+    (array([0, 0]), 'fed3r')
 """
 
 from codedfl.estimators._classifier import CodedClassifier

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.estimators._base import CodedEstimator
+from codedfl.estimators._inputs import column_names
 from codedfl.models import probabilities
 from codedfl.typing import FloatArray
 
@@ -25,7 +26,8 @@ class CodedClassifier(ClassifierMixin, CodedEstimator):  # type: ignore[misc]
     logistic regression instead.
 
     Args:
-        scheme: the scheme that trains (`codedfl schemes` lists them); "auto" is "ccfl", and "dp-gd" with an epsilon.
+        scheme: the scheme that trains (`codedfl schemes` lists them); "auto" is "dp-gd" with an epsilon; without, "fed3r" for up
+            to 300 features, and "ccfl" for more or if ``rounds`` or ``total_time_s`` are given, as "fed3r" has no rounds.
         fleet: the devices and their channel: None for a drawn fleet in which 30% of the devices miss a round, the path of a table
             with one row per device, or a dictionary of keys of the configuration's section ``fleet``.
         devices: number of devices that rows are spread over if ``fit`` is not told which row belongs to which; every device gets
@@ -126,13 +128,21 @@ class CodedClassifier(ClassifierMixin, CodedEstimator):  # type: ignore[misc]
         Raises:
             InputError: for values that are not possible; before any training.
         """
+        columns = column_names(y)
         X, y, devices = self._checked(X, y, groups)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"y holds a single class, {shown(self.classes_[0])}: at least 2 classes are needed.")
-        names = tuple(map(str, self.classes_))
+        kind = self.classes_.dtype.kind
+        # Floats that are classes are whole numbers, and a table of them may be read as integers.
+        names = tuple(str(int(name) if kind == "f" else name) for name in self.classes_)
         self._train("classification", X, np.eye(len(names))[labels], names, devices)
+        self._trained = self._trained.described(
+            target_columns=columns,
+            device_column=self.device_column or "",
+            class_type=self.classes_.dtype.name if kind in "biuf" else "str",
+        )
         coefficients, intercept = self._trained.linear
         if len(names) == 2:
             coefficients, intercept = coefficients[:, 1:] - coefficients[:, :1], intercept[1:] - intercept[:1]

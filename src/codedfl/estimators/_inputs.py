@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from codedfl._messages import shown
+from codedfl._messages import did_you_mean, shown
 from codedfl.errors import InputError
 
 
@@ -35,8 +35,21 @@ def without_column(X: Any, column: str | None, *, required: bool = False) -> tup
         return X.drop(columns=column) if isinstance(X, pd.DataFrame) else X.drop(column), X[column]
     if required:
         has = f"has only the columns {shown(names)}" if names else "is an array without column names"
-        raise InputError(f"device_column = {shown(column)} is not in X, which {has}: name one of its columns.")
+        hint = did_you_mean(str(column), list(map(str, names)))
+        raise InputError(f"device_column = {shown(column)} is not in X, which {has}: name one of its columns.{hint}")
     return X, None
+
+
+def column_names(y: Any) -> tuple[str, ...]:
+    """Return the names of the columns of targets; empty if they have none, or not each its own.
+
+    Example:
+        >>> column_names(pd.Series([1.0, 2.0], name="dose")), column_names(np.zeros(2))
+        (('dose',), ())
+    """
+    names = tuple(getattr(y, "columns", (getattr(y, "name", None),)))
+    usable = all(isinstance(name, str) and name for name in names) and len(set(names)) == len(names)
+    return names if usable else ()
 
 
 def device_names(groups: Any, rows: int) -> tuple[str, ...]:

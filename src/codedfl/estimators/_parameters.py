@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,9 @@ from codedfl.schemes import SCHEMES
 
 DEFAULT_ROUNDS = 100
 """Rounds if neither they nor a training time are given."""
+
+FEW_FEATURES = 300
+"""Up to this many features devices upload exact statistics by default; the upload grows with the square of the number."""
 
 ROOM = 12.0
 """A round lasts this many times download and one row, at least: about as long as on MNIST in the paper."""
@@ -47,16 +51,24 @@ OPEN_DATA_KEYS = ("data.partition", "data.dirichlet_alpha")
 """What ``config`` may say about the data; ``fit`` is given everything else."""
 
 
-def chosen_scheme(scheme: str, epsilon: float | None) -> str:
-    """Return the scheme that ``auto`` stands for.
+def chosen_scheme(given: Mapping[str, Any], columns: int) -> Any:
+    """Return the scheme, or what ``auto`` stands for with these parameters and this number of columns.
 
     Example:
-        >>> chosen_scheme("auto", None), chosen_scheme("auto", 2.0), chosen_scheme("fed3r", None)
-        ('ccfl', 'dp-gd', 'fed3r')
+        >>> from codedfl.estimators import CodedRegressor
+        >>> [chosen_scheme(CodedRegressor(epsilon=epsilon).get_params(), 30) for epsilon in (None, 2.0)]
+        ['fed3r', 'dp-gd']
+        >>> [chosen_scheme(CodedRegressor(rounds=rounds).get_params(), 1000) for rounds in (None, 20)]
+        ['ccfl', 'ccfl']
     """
-    if scheme != "auto":
-        return scheme
-    return "ccfl" if epsilon is None else "dp-gd"
+    if given["scheme"] != "auto":
+        return given["scheme"]
+    if given["epsilon"] is not None:
+        return "dp-gd"
+    if given["rounds"] is not None or given["total_time_s"] is not None:
+        return "ccfl"  # statistics are uploaded once, so that there would be no rounds
+    width = given["dimension"] if given["features"] == "rff" else columns
+    return "ccfl" if isinstance(width, int | float) and width > FEW_FEATURES else "fed3r"
 
 
 def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outputs: int) -> Config:
@@ -72,7 +84,7 @@ def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outpu
         InputError: for a value that is not possible, in terms of the parameters.
     """
     given = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
-    overrides = {**_overrides(given), **_own_overrides(given["config"])}
+    overrides = {**_overrides(given, columns), **_own_overrides(given["config"])}
     with in_terms_of_parameters():
         config = load_config(overrides=overrides)
     features = config.features
@@ -91,31 +103,53 @@ def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outpu
 
 @contextmanager
 def in_terms_of_parameters() -> Iterator[None]:
-    """Name the parameter instead of the key in refusals of a configuration."""
+    """Name the parameter instead of the key in refusals of a configuration, and write values as Python does."""
     names = {key: name for name, key in KEYS.items()}
     try:
         yield
     except InputError as error:
         keys = "|".join(re.escape(key) for key in names if "." in key)
         text = re.sub(rf"\b({keys})\b", lambda match: names[match[1]], str(error))
-        text = re.sub(r"^(seed|schemes)\b", lambda match: names[match[1]], text)
+        text = re.sub(r"^(seed|schemes)\b(\[0\])?", lambda match: names[match[1]], text)
+        text = re.sub(r"^([^ ]+ = )(.*?)( is not possible: )", _in_python, text, flags=re.DOTALL)
+        text = text.replace("must be true or false", "must be True or False")
         text = re.sub(r" \(--[a-z-]+\)", "", text)  # options of the command line
         raise InputError(text) from error
 
 
-def _overrides(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the parameters set, by key."""
-    epsilon = given["epsilon"]
-    if epsilon is not None and not (isinstance(epsilon, int | float) and epsilon > 0):
+def _in_python(match: re.Match[str]) -> str:
+    """Turn the value of a refusal, which is JSON as in a file, into Python; leave one that was cut as it is."""
+    try:
+        return f"{match[1]}{json.loads(match[2])!r}{match[3]}"
+    except ValueError:
+        return match[0]
+
+
+def _require_possible(given: Mapping[str, Any]) -> None:
+    """Refuse values of which a configuration would say something else than the parameters do."""
+    epsilon, rounds = given["epsilon"], given["rounds"]
+    if epsilon is not None and not (_is_number(epsilon) and 0 < epsilon < np.inf):
         raise InputError(f"epsilon = {shown(epsilon)} must be a positive number, or None for no guarantee.")
-    if given["rounds"] == 0:
-        raise InputError("rounds = 0 must be 1 or more, or None for the default.")
-    if given["rounds"] is not None and given["total_time_s"] is not None:
+    if rounds is not None and not (_is_number(rounds) and rounds >= 1 and rounds % 1 == 0):
+        raise InputError(f"rounds = {shown(rounds)} must be an integer of 1 or more, or None for the default.")
+    if rounds is not None and given["total_time_s"] is not None:
         raise InputError(
-            f"rounds = {given['rounds']} and total_time_s = {given['total_time_s']} both say how long to train: give one."
+            f"rounds = {rounds} and total_time_s = {shown(given['total_time_s'])} both say how long to train: give one."
         )
-    scheme = chosen_scheme(given["scheme"], epsilon)
-    clip_norm = given["clip_norm"]
+    if not isinstance(given["standardize"], bool):
+        raise InputError(f"standardize = {shown(given['standardize'])} must be True or False.")
+    if given["features"] not in ("none", "rff"):
+        raise InputError(f"features = {shown(given['features'])} is unknown: use 'none' or 'rff'.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _overrides(given: Mapping[str, Any], columns: int) -> dict[str, Any]:
+    """Return what the parameters set, by key."""
+    _require_possible(given)
+    scheme, epsilon, clip_norm = chosen_scheme(given, columns), given["epsilon"], given["clip_norm"]
     values = {
         "schemes": [scheme],
         "seed": _seed(given["random_state"]),
@@ -133,8 +167,6 @@ def _overrides(given: Mapping[str, Any]) -> dict[str, Any]:
         "privacy.label_bound": given.get("label_bound") or 0.0,
         "training.rounds": _rounds(given["rounds"], given["total_time_s"]),
     }
-    if given["features"] not in ("none", "rff"):
-        raise InputError(f"features = {shown(given['features'])} is unknown: use 'none' or 'rff'.")
     values |= {KEYS[name]: given[name] for name in ("total_time_s", "deadline_s") if given[name] is not None}
     if given["rounds"] is not None and scheme in SCHEMES and "rounds" in inspect.signature(SCHEMES[scheme]).parameters:
         values[f"options.{scheme}.rounds"] = given["rounds"]

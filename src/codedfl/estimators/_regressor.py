@@ -9,7 +9,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from codedfl._messages import shown
+from codedfl.errors import InputError
 from codedfl.estimators._base import CodedEstimator
+from codedfl.estimators._inputs import column_names
 from codedfl.typing import FloatArray
 
 
@@ -17,7 +20,8 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
     """Linear least squares, trained in a simulated federation of devices; for one target or several.
 
     Args:
-        scheme: the scheme that trains (`codedfl schemes` lists them); "auto" is "ccfl", and "dp-gd" with an epsilon.
+        scheme: the scheme that trains (`codedfl schemes` lists them); "auto" is "dp-gd" with an epsilon; without, "fed3r" for up
+            to 300 features, and "ccfl" for more or if ``rounds`` or ``total_time_s`` are given, as "fed3r" has no rounds.
         fleet: the devices and their channel: None for a drawn fleet in which 30% of the devices miss a round, the path of a table
             with one row per device, or a dictionary of keys of the configuration's section ``fleet``.
         devices: number of devices that rows are spread over if ``fit`` is not told which row belongs to which; every device gets
@@ -36,7 +40,7 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
         delta: its delta.
         threat_model: "each-message" if the server sees every message of a device, "sums-only" if it sees only sums over devices.
         clip_norm: norm to which rows are clipped; "auto" chooses it if there is an epsilon, and clips nothing without.
-        label_bound: with an epsilon: norm to which the targets of a row are clipped, a bound that is known without the data.
+        label_bound: only with an epsilon: norm to which the targets of a row are clipped, a bound that is known without the data.
         config: further values by ``section.key``, such as ``{"training.local_steps": 3}`` (`codedfl config` lists all keys).
         random_state: seed of all randomness; an integer makes fits repeatable bit for bit.
         verbose: show progress.
@@ -62,7 +66,7 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
         >>> X, y = load_diabetes(return_X_y=True)
         >>> model = CodedRegressor(devices=5, random_state=0).fit(X, y)
         >>> round(model.score(X, y), 2), model.scheme_, len(model.device_names_)
-        (0.52, 'ccfl', 5)
+        (0.52, 'fed3r', 5)
     """
 
     def __init__(
@@ -119,10 +123,17 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
         Raises:
             InputError: for values that are not possible; before any training.
         """
+        if self.epsilon is None and isinstance(self.label_bound, int | float) and self.label_bound > 0:
+            raise InputError(
+                f"label_bound = {shown(self.label_bound)} clips the targets for the sake of an epsilon, but there is none: give "
+                "epsilon too, or leave label_bound out."
+            )
+        columns = column_names(y)
         X, y, devices = self._checked(X, y, groups, y_numeric=True, multi_output=True)
         targets = np.asarray(y, np.float64).reshape(len(X), -1)
         names = ("y",) if targets.shape[1] == 1 else tuple(f"y{output}" for output in range(targets.shape[1]))
-        self._train("regression", X, targets, names, devices)
+        self._train("regression", X, targets, columns or names, devices)
+        self._trained = self._trained.described(target_columns=columns, device_column=self.device_column or "")
         coefficients, intercept = self._trained.linear
         self._one_dimensional = y.ndim == 1
         self.coef_ = coefficients[:, 0] if self._one_dimensional else np.ascontiguousarray(coefficients.T)

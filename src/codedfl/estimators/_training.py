@@ -69,6 +69,10 @@ class Trained:
     device_names: tuple[str, ...]
     predictor: Predictor
 
+    def described(self, **values: Any) -> Trained:
+        """Return the same with other values of the predictor."""
+        return replace(self, predictor=replace(self.predictor, **values))
+
     @property
     def linear(self) -> tuple[FloatArray, FloatArray]:
         """Coefficients of the raw columns, (p, o), and intercept, (o,); of the mapped features if they are not linear."""

@@ -127,7 +127,7 @@ def build_experiment(config: Config, *, like: Experiment | None = None, dataset:
     elif dataset is None and is_federation_folder(config.data.dataset):
         federation, feature_map = _open(config)
     else:
-        dataset = dataset or _load(config, streams)
+        dataset = dataset or _require_test_rows(config, _load(config, streams))
         federation, feature_map = _build(config, streams, dataset)
         preprocessing, remarks = dataset.preprocessing, dataset.remarks
     if like is None:
@@ -215,6 +215,16 @@ def _load(config: Config, streams: Streams) -> Dataset:
         test_file=data.test_file,
         rng=streams.at("split"),
     )
+
+
+def _require_test_rows(config: Config, dataset: Dataset) -> Dataset:
+    """Refuse a regression whose score, a share of the variance of the test rows, is not defined."""
+    if dataset.task == "regression" and len(dataset.test_targets) < 2:
+        raise InputError(
+            f"data.dataset = {config.data.dataset!r} has a single test row, and the score of a regression needs 2 or more: give"
+            " more rows, a larger data.test_fraction or another data.test_file."
+        )
+    return dataset
 
 
 def _fit(config: Config, dataset: Dataset, streams: Streams) -> FeatureMap:

@@ -25,6 +25,9 @@ LEAST_RISE = 0.005
 ERRORS = 4.0
 """Standard errors that a change must exceed: the best tenth is chosen, so that chance has many tries."""
 
+LEAST_ROWS = 9
+"""Test rows whose class must have changed: k of them have a standard error of at least the root of k, and this is three."""
+
 
 @dataclass(frozen=True)
 class Course:
@@ -45,15 +48,20 @@ class Course:
     rising: bool
 
 
-def course_of(curve: Sequence[Evaluation]) -> Course | None:
-    """Compare the last tenth of a learning curve with its best tenth, and with the tenth before the last quarter.
+def course_of(curve: Sequence[Evaluation], test_rows: int | None = None) -> Course | None:
+    r"""Compare the last tenth of a learning curve with its best tenth, and with the tenth before the last quarter.
 
     Means over a tenth of the evaluations, and at least four, smooth the jitter from round to round. Its variance is half the
     mean square of successive differences in the second half of the run. A change counts if it is large enough to matter and
     exceeds four standard errors of the difference of two such means.
 
+    All evaluations share their test rows, so averaging does not remove the noise of those. An accuracy that changes by k rows
+    does so with a standard error of at least :math:`\sqrt k` rows, if no row changed the other way (McNemar). It must exceed
+    three of those, which takes more than nine rows. R2 has no such bound, and a curve does not hold its rows.
+
     Args:
         curve: the evaluations of a run.
+        test_rows: number of test rows behind an accuracy; None for R2.
 
     Returns:
         The course; None if there are fewer than twenty evaluations with a score.
@@ -72,7 +80,8 @@ def course_of(curve: Sequence[Evaluation]) -> Course | None:
     width = max(LEAST_WIDTH, len(scores) // 10)
     means = np.convolve(scores, np.ones(width) / width, mode="valid")
     successive = np.diff(scores[len(scores) // 2 :])
-    clear = ERRORS * math.sqrt(float(np.mean(successive**2)) / 2 * 2 / width)
+    jitter = ERRORS * math.sqrt(float(np.mean(successive**2)) / 2 * 2 / width)
+    clear = max(jitter, LEAST_ROWS / test_rows) if test_rows else jitter
     best, end = int(means.argmax()), float(means[-1])
     fall, rise = float(means[best]) - end, end - float(means[3 * len(scores) // 4 - width])
     return Course(

@@ -8,13 +8,18 @@ import numpy as np
 
 from codedfl._messages import number
 from codedfl.curvature import CurvatureState
+from codedfl.data import is_federation_folder, is_file_name
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
+from codedfl.experiment._round_notes import round_notes
 from codedfl.fleet import MeasuredFleet
 from codedfl.training import RunResult
 
 HARDLY_EVER = 1e-3
 """An arrival probability below which a device deserves a note."""
+
+COVERED_IN_FULL = ("dp-gd", "ssp", "one-shot")
+"""Schemes that a private comparison should not be without, as epsilon covers everything; the most accurate first."""
 
 MOST_NAMES = 5
 """Largest number of devices that a note names."""
@@ -35,7 +40,7 @@ def notes_on(comparison: Comparison) -> list[str]:
         notes.append(
             f"in {', '.join(titles)}, {_listed(rare)} hardly ever make the deadline: only coded data, if any, stands in for them."
         )
-    notes += _recording_notes(comparison)
+    notes += [*round_notes(comparison), *_fleet_notes(comparison), *_recording_notes(comparison)]
     notes += _incentive_notes(comparison) + _privacy_notes(comparison)
     if any(result.choice for result in comparison.results):
         chosen = ", ".join(f"{result.scheme.title} {result.scale:g}" for result in comparison.results if result.choice)
@@ -62,6 +67,15 @@ def _damping_notes(result: RunResult) -> list[str]:
         f"{result.scheme.title} did not settle with the damping that its sketch suggested, and raised it {times}: sketching more"
         f" rows (options.{result.scheme.name}.sketch_rows) or more directions (options.{result.scheme.name}.rank) helps."
     ]
+
+
+def _fleet_notes(comparison: Comparison) -> list[str]:
+    """Return a note if the devices of a user's own data were made up."""
+    config = comparison.config
+    own_data = is_file_name(config.data.dataset) or is_federation_folder(config.data.dataset)
+    if not own_data or config.fleet.file or config.fleet.trace:
+        return []
+    return ["the fleet was drawn at random from the paper's model; fleet.file describes yours."]
 
 
 def _recording_notes(comparison: Comparison) -> list[str]:
@@ -115,12 +129,19 @@ def _privacy_notes(comparison: Comparison) -> list[str]:
 def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
     """Yield what the epsilon of a run does not cover."""
     statements = {result.scheme.name: comparison.privacy(result.scheme.name) for result in comparison.results}
-    for result in comparison.results:
-        what = statements[result.scheme.name]["covers"]
-        if what == "everything":
-            continue
-        covered = "covers its upload alone; its updates travel in the clear" if what == "upload" else "covers nothing"
-        yield f"epsilon of {result.scheme.title} {covered}."
+    uncovered = {
+        what: [r.scheme.title for r in comparison.results if statements[r.scheme.name]["covers"] == what]
+        for what in ("upload", "nothing")
+    }
+    if titles := uncovered["upload"]:
+        its, upload = ("its", "upload") if len(titles) == 1 else ("their", "uploads")
+        yield f"epsilon of {', '.join(titles)} covers {its} {upload} alone; {its} updates travel in the clear."
+    if titles := uncovered["nothing"]:
+        yield f"epsilon of {', '.join(titles)} covers nothing."
+    covered = [name for name, statement in statements.items() if statement["covers"] == "everything"]
+    others = [name for name in COVERED_IN_FULL if name not in comparison.config.schemes]
+    if others and (not covered or COVERED_IN_FULL[0] in others):
+        yield f"epsilon covers all that devices send with {', '.join(others)}, not compared here: add to schemes what suits you."
     clip_norm = comparison.setting.code.clip_norm
     if clip_norm is not None:
         yield f"samples are clipped to norm {clip_norm:g}, which weights {clipped_share(comparison.setting):.0%} of them down."

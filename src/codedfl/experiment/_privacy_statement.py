@@ -133,9 +133,18 @@ def _outside(
 def _learnt(preprocessing: Preprocessing) -> str:
     """Return the clause about what the preprocessing of a table learnt, and how to be without."""
     learnt = [column for column in preprocessing.columns if not column.given]
-    categories = "categories and " if any(column.kind == "category" for column in learnt) else ""
-    names = listing((column.name for column in learnt), MOST_NAMES)
+    by_kind = {
+        "median": [column.name for column in learnt if column.kind in ("number", "date")],
+        "most frequent value": [column.name for column in learnt if column.kind in ("boolean", "category")],
+    }
+    parts = [
+        f"the {what}{'s' if len(names) > 1 else ''} of {listing(names, MOST_NAMES)}"
+        for what, names in by_kind.items()
+        if names
+    ]
+    if categories := [column.name for column in learnt if column.kind == "category"]:
+        parts.append(f"the categories of {listing(categories, MOST_NAMES)}")
     return (
-        f"{categories}what stands in for missing values of {names} were learnt from the pooled samples"
+        f"{', and '.join(parts)} {'was' if len(learnt) == 1 and not categories else 'were'} learnt from the pooled samples"
         " (data.bounds and data.categories avoid that)"
     )

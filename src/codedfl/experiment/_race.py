@@ -37,7 +37,7 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """The schemes that reached a goal under every seed, on one clock.
+    """The schemes that reached a goal under every seed and held it, on one clock.
 
     Args:
         clock: the clock.
@@ -77,18 +77,21 @@ class Race:
 
 
 def goal_of(evidence: Sequence[Evidence], names: Sequence[str]) -> Goal | None:
-    """Return the most demanding goal that some scheme reached under every seed; None without any scheme.
+    """Return the most demanding goal that some scheme reached under every seed; None without one.
 
-    One point below the centralised score, then 95% of it, then one point below the best of the schemes.
+    One point below the centralised score, then 95% of it, then one point below the best of the schemes. A goal must be above
+    the score of the constant answer, and above an R2 of zero, under every seed: arriving below that is no merit.
     """
+    floors = [each.constant_score if each.task == "classification" else 0.0 for each in evidence]
     for goal in _goals(evidence, names):
-        if race(evidence, names, goal, "training").times:
+        worth_it = all(score > floor for score, floor in zip(goal.scores, floors, strict=True))
+        if worth_it and race(evidence, names, goal, "training").times:
             return goal
     return None
 
 
 def race(evidence: Sequence[Evidence], names: Sequence[str], goal: Goal, clock: Clock) -> Race:
-    """Return who reached a goal when."""
+    """Return who reached a goal and held it, and when."""
     times: dict[str, FloatArray] = {}
     steps: dict[str, float] = {}
     for name in names:

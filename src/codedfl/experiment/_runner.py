@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from codedfl._progress_display import showing
-from codedfl.config import Config, load_config
+from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
+from codedfl.experiment._given import Callbacks, Settings, as_callbacks, as_config
 from codedfl.experiment._per_run import PerRunCallback
 from codedfl.experiment._run_details import start_details
 from codedfl.experiment._run_folder import RunFolder
@@ -58,21 +59,23 @@ OWN_STEP_MULTIPLES = tuple(2.0**-halvings for halvings in range(7))
 
 
 def run(
-    config: Config | Mapping[str, Any],
+    config: Settings,
     *,
     experiment: Experiment | None = None,
     folder: RunFolder | None = None,
     progress: Progress | bool = False,
-    callbacks: tuple[Callback, ...] = (),
+    callbacks: Callbacks = (),
 ) -> Comparison:
     """Run a comparison: train every scheme of a configuration in the same setting, one after the other.
 
     Args:
-        config: what to compare, and in which setting: a configuration, or what differs from the defaults (see `load_config`).
+        config: what to compare, and in which setting: a configuration, what differs from the defaults (see `load_config`), or the
+            path of a TOML file.
         experiment: the configuration's data, fleet and code, if already built.
         folder: where checkpoints and results go; schemes with a checkpoint continue from it. None keeps everything in memory.
         progress: where to report progress; True for a display of its own, on the terminal or in the notebook.
-        callbacks: added to every run; one that raises `StopTraining` ends the comparison, with the results so far kept.
+        callbacks: one or several, added to every run; one that raises `StopTraining` ends the comparison, with the results so far
+            kept.
 
     Returns:
         The result of every scheme.
@@ -84,10 +87,9 @@ def run(
         >>> run({"schemes": ["scfl"], "training.rounds": 20, "learning_rate.scale": 0.5})["scfl"].final.round
         20
     """
-    if not isinstance(config, Config):
-        config = load_config(overrides=config)
+    config, hooks = as_config(config), as_callbacks(callbacks)
     with showing(progress) as shown:
-        runner = _Runner([config], shown, callbacks, experiment=experiment, folder=folder)
+        runner = _Runner([config], shown, hooks, experiment=experiment, folder=folder)
         (comparison,) = runner.compare()
     if folder:
         folder.write_results(comparison)
@@ -95,11 +97,11 @@ def run(
 
 
 def sweep(
-    configs: Sequence[Config],
+    configs: Sequence[Settings],
     *,
     like: Experiment | None = None,
     progress: Progress | bool = False,
-    callbacks: tuple[Callback, ...] = (),
+    callbacks: Callbacks = (),
 ) -> list[Comparison]:
     """Run several comparisons with the same results as `run`, in a fraction of the time.
 
@@ -112,10 +114,10 @@ def sweep(
     Nothing is written; ``RunFolder.create(path, config).write_results(comparison)`` does that.
 
     Args:
-        configs: what to compare, and in which settings.
+        configs: what to compare, and in which settings; each as for `run`.
         like: an experiment with the same data and seed as all configurations, so that the data is not loaded again.
         progress: as for `run`; a shared run is reported once.
-        callbacks: added to every run; one that raises `StopTraining` ends the sweep, with the results so far kept.
+        callbacks: as for `run`; one that raises `StopTraining` ends the sweep, with the results so far kept.
 
     Returns:
         One comparison per configuration, in order. Each reports the real time of all comparisons that shared its data.
@@ -124,27 +126,27 @@ def sweep(
         InputError: if a configuration, the data or the fleet is unsuitable; raised before any training on that data.
 
     Example:
-        >>> from codedfl.config import load_config
-        >>> base = [("schemes", ["fedavg", "scfl"]), ("training.rounds", 20), ("learning_rate.scale", 0.5)]
-        >>> quiet, noisy = sweep([load_config(overrides=[*base, ("coding.noise_variance", v)]) for v in (0.1, 10.0)])
+        >>> base = {"schemes": ["fedavg", "scfl"], "training.rounds": 20, "learning_rate.scale": 0.5}
+        >>> quiet, noisy = sweep([base | {"coding.noise_variance": variance} for variance in (0.1, 10.0)])
         >>> quiet["scfl"].final.loss < noisy["scfl"].final.loss, quiet["fedavg"].final == noisy["fedavg"].final
         (True, True)
     """
     stop = StopTogether()
+    hooks = (*as_callbacks(callbacks), stop)
 
     with showing(progress) as shown:
 
         def compare(family: list[Config]) -> list[Comparison]:
-            return _Runner(family, shown, (*callbacks, stop), like=like, stop=stop).compare()
+            return _Runner(family, shown, hooks, like=like, stop=stop).compare()
 
         return _by_family(configs, compare)
 
 
-def check(configs: Sequence[Config], *, like: Experiment | None = None, progress: Progress | bool = False) -> None:
+def check(configs: Sequence[Settings], *, like: Experiment | None = None, progress: Progress | bool = False) -> None:
     """Refuse whatever `sweep` would refuse, without training.
 
     Args:
-        configs: what would be compared, and in which settings.
+        configs: what would be compared, and in which settings; each as for `run`.
         like: as for `sweep`.
         progress: as for `run`.
 
@@ -152,7 +154,7 @@ def check(configs: Sequence[Config], *, like: Experiment | None = None, progress
         InputError: if a configuration, the data or the fleet is unsuitable.
 
     Example:
-        >>> check([load_config(overrides={"coding.noise_variance": [0.1, 0.2]})])
+        >>> check([{"coding.noise_variance": [0.1, 0.2]}])
         Traceback (most recent call last):
         codedfl.errors.InputError: coding.noise_variance has 2 value(s) for 20 device(s): give one, or one for each device.
     """
@@ -166,11 +168,11 @@ def check(configs: Sequence[Config], *, like: Experiment | None = None, progress
 
 
 def tune(
-    configs: Sequence[Config],
+    configs: Sequence[Settings],
     *,
     like: Experiment | None = None,
     progress: Progress | bool = False,
-    callbacks: tuple[Callback, ...] = (),
+    callbacks: Callbacks = (),
 ) -> list[dict[str, StepSizeChoice]]:
     """Choose step sizes as `sweep` does, without training with them.
 
@@ -178,7 +180,7 @@ def tune(
         configs: the configurations; those whose ``learning_rate.scale`` is a number have nothing to choose.
         like: as for `sweep`.
         progress: where to report progress; True for a display of its own, on the terminal or in the notebook.
-        callbacks: added to every short run.
+        callbacks: one or several, added to every short run.
 
     Returns:
         For each configuration the choice of each scheme, by name.
@@ -188,17 +190,19 @@ def tune(
         StopTraining: if a callback stopped a run.
     """
     stop = StopTogether()
+    hooks = (*as_callbacks(callbacks), stop)
 
     with showing(progress) as shown:
 
         def choose(family: list[Config]) -> list[dict[str, StepSizeChoice]]:
-            return _Runner(family, shown, (*callbacks, stop), like=like, stop=stop).choose()
+            return _Runner(family, shown, hooks, like=like, stop=stop).choose()
 
         return _by_family(configs, choose)
 
 
-def _by_family(configs: Sequence[Config], work: Callable[[list[Config]], list[Result]]) -> list[Result]:
+def _by_family(given: Sequence[Settings], work: Callable[[list[Config]], list[Result]]) -> list[Result]:
     """Do the work for each group of configurations that differ only in code, schemes and rounds."""
+    configs = [as_config(each) for each in given]
     families: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         families.setdefault(family_key(config), []).append(place)

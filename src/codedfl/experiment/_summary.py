@@ -114,9 +114,12 @@ def _incentive(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def time_to_share(comparison: Comparison, result: RunResult, share: float) -> float | None:
-    """Return the simulated time to ``share`` percent of the centralised score; None if never reached or without a reference."""
+    """Return the simulated time to ``share`` percent of the centralised score.
+
+    None if the run never reached it, and if there is no centralised score above zero to take a share of.
+    """
     reference = comparison.evaluator.reference
-    return result.time_to(share / 100 * reference.score) if reference else None
+    return result.time_to(share / 100 * reference.score) if reference and reference.score > 0 else None
 
 
 def charged_seconds(result: RunResult) -> dict[str, float]:

@@ -11,8 +11,9 @@ import numpy as np
 from codedfl.errors import InputError
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._course import Course, course_of
+from codedfl.experiment._differences import Differences, schemes_of
 from codedfl.experiment._evidence import Evidence, SchemeEvidence, evidence_of
-from codedfl.experiment._noise import Difference, Source, difference_over_rows, difference_over_seeds
+from codedfl.experiment._noise import Difference, Source
 from codedfl.experiment._race import Goal, Race, goal_of, race
 
 Coding = Literal["pays", "does not pay", "makes little difference"]
@@ -34,11 +35,15 @@ class Verdict:
         may_be_best: the candidates that noise does not rule out as the best. With a probability of 95%, the one with the best
             expected score is among them.
         noise: whether that counts the noise of the test rows, which one seed shows, or that of the seed.
-        goal: a common score to reach; None without candidates.
-        training: who reached it when, on the training clock.
+        useful: the candidates that are better than a constant answer, see `codedfl.experiment.Evidence`, by more than noise.
+            Without any, there is no race, and nothing is said about coding or FedAvg.
+        cost: the centralised optimum minus the best; None if it is unknown.
+        goal: a common score to reach, above that of the constant answer; None without one.
+        training: who reached and held it from when on, on the training clock.
         everything: the same with everything charged.
         coding: whether coded schemes reach the goal sooner than others, everything charged; None if that was not compared.
-        fedavg_suffices: whether nothing is better or sooner than FedAvg by more than noise; None without FedAvg or others.
+        fedavg_suffices: whether nothing is better or sooner than FedAvg by more than noise; None without FedAvg, others or a
+            goal.
         fell: schemes that peaked and fell clearly, under most seeds, with the course of one run.
         rising: schemes that still improved clearly in the last quarter, under most seeds.
         heavy: schemes whose upload is larger than the data, with its bytes.
@@ -50,6 +55,8 @@ class Verdict:
     lead: Difference | None
     may_be_best: tuple[str, ...]
     noise: Source
+    useful: tuple[str, ...]
+    cost: Difference | None
     goal: Goal | None
     training: Race | None
     everything: Race | None
@@ -73,7 +80,7 @@ class Verdict:
 
     def schemes(self, name: str) -> list[SchemeEvidence]:
         """Return what is known of a scheme under each seed."""
-        return [scheme for each in self.evidence for scheme in each.schemes if scheme.name == name]
+        return schemes_of(self.evidence, name)
 
 
 def verdict(comparisons: Comparison | Evidence | Sequence[Comparison | Evidence]) -> Verdict:
@@ -96,28 +103,33 @@ def verdict(comparisons: Comparison | Evidence | Sequence[Comparison | Evidence]
     evidence = tuple(each if isinstance(each, Evidence) else evidence_of(each) for each in given)
     _require_alike(evidence)
     names = _candidates(evidence)
-    scores = {name: float(np.mean([s.score for s in _of(evidence, name)])) for name in names}
+    scores = {name: float(np.mean([s.score for s in schemes_of(evidence, name)])) for name in names}
     names.sort(key=lambda name: -scores[name])
-    differences = _Differences(evidence, max(1, len(names) - 1))
-    likely = tuple(i for i in names if not any(differences(j, i).low > 0 for j in names if j != i))
-    goal = goal_of(evidence, names)
+    differences = Differences(evidence, names)
+    likely = tuple(i for i in names if not any(differences.between(j, i).low > 0 for j in names if j != i))
+    useful = tuple(name for name in names if differences.beats_constant(name))
+    goal = goal_of(evidence, names) if useful else None
     training = race(evidence, names, goal, "training") if goal else None
     everything = race(evidence, names, goal, "everything") if goal else None
-    rivals = "fedavg" in names and len(names) > 1
-    courses = {s.name: [course_of(each.curve) for each in _of(evidence, s.name)] for s in evidence[0].schemes}
+    test_rows = evidence[0].test_rows if evidence[0].task == "classification" else None
+    courses = {
+        s.name: [course_of(each.curve, test_rows) for each in schemes_of(evidence, s.name)] for s in evidence[0].schemes
+    }
     return Verdict(
         evidence=evidence,
         candidates=tuple(names),
         scores=scores,
-        lead=differences(names[0], names[1]) if len(names) > 1 else None,
+        lead=differences.between(names[0], names[1]) if len(names) > 1 else None,
         may_be_best=likely,
         noise="rows" if len(evidence) == 1 else "seeds",
+        useful=useful,
+        cost=differences.below_centralised(names[0]) if names else None,
         goal=goal,
         training=training,
         everything=everything,
         coding=_coding(evidence, names, everything) if everything else None,
-        fedavg_suffices="fedavg" in likely and everything is not None and "fedavg" in everything.first
-        if rivals
+        fedavg_suffices="fedavg" in likely and "fedavg" in everything.first
+        if everything and "fedavg" in names and len(names) > 1
         else None,
         fell={n: next(c for c in each if c and c.fell) for n, each in courses.items() if _mostly(each, "fell")},
         rising=tuple(name for name, each in courses.items() if name in names and _mostly(each, "rising")),
@@ -129,40 +141,20 @@ def verdict(comparisons: Comparison | Evidence | Sequence[Comparison | Evidence]
     )
 
 
-class _Differences:
-    """Differences of scores between schemes, with intervals that hold at once for one scheme against all others."""
-
-    def __init__(self, evidence: tuple[Evidence, ...], comparisons: int) -> None:
-        self.evidence, self.comparisons = evidence, comparisons
-
-    def __call__(self, one: str, other: str) -> Difference:
-        first, second = _of(self.evidence, one), _of(self.evidence, other)
-        task = self.evidence[0].task
-        if len(self.evidence) == 1:
-            return difference_over_rows(task, first[0].rows, second[0].rows, self.comparisons)
-        step = 1 / max(1, self.evidence[0].test_rows) if task == "classification" else 0.0
-        ends = [np.array([scheme.score for scheme in each]) for each in (first, second)]
-        return difference_over_seeds(ends[0], ends[1], self.comparisons, step)
-
-
-def _of(evidence: Sequence[Evidence], name: str) -> list[SchemeEvidence]:
-    return [scheme for each in evidence for scheme in each.schemes if scheme.name == name]
-
-
 def _candidates(evidence: Sequence[Evidence]) -> list[str]:
     """Return the schemes that count."""
     private = evidence[0].epsilon is not None
     return [
         scheme.name
         for scheme in evidence[0].schemes
-        if all(s.usable and (s.covers == "everything" or not private) for s in _of(evidence, scheme.name))
-        and len(_of(evidence, scheme.name)) == len(evidence)
+        if all(s.usable and (s.covers == "everything" or not private) for s in schemes_of(evidence, scheme.name))
+        and len(schemes_of(evidence, scheme.name)) == len(evidence)
     ]
 
 
 def _coding(evidence: Sequence[Evidence], names: Sequence[str], everything: Race) -> Coding | None:
     """Say whether coding pays: which kind of scheme is first with everything charged, and whether by enough to matter."""
-    coded = {name for name in names if _of(evidence, name)[0].coded}
+    coded = {name for name in names if schemes_of(evidence, name)[0].coded}
     if not coded or coded == set(names):
         return None
     with_code, without = (

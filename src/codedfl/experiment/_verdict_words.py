@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from codedfl.experiment._evidence import Evidence
-from codedfl.experiment._race import Race
+from codedfl.experiment._noise import Difference
+from codedfl.experiment._speed_words import SpeedWords, is_or_are, listed
 
 if TYPE_CHECKING:
     from codedfl.experiment._verdict import Verdict
@@ -27,18 +28,23 @@ class _Words:
         self.titles = {scheme.name: scheme.title for scheme in self.first.schemes}
 
     def sentences(self) -> Iterator[str]:
+        useless = bool(self.verdict.candidates) and not self.verdict.useful
+        if useless:
+            yield self.no_use()
         if self.first.epsilon is not None:
             yield self.privacy(self.first)
         if not self.verdict.candidates:
             if self.first.epsilon is None:
                 yield "No scheme can be judged: every one diverged, or there are too few test rows for a score."
             return
-        yield self.quality()
-        yield from self.speed()
+        if not useless:
+            yield self.quality()
+        speed = SpeedWords(self.verdict, self.titles)
+        yield from speed.sentences()
         if self.verdict.fedavg_suffices:
             yield "FedAvg suffices here: no other scheme is better or sooner by more than noise."
         elif self.verdict.coding is not None:
-            yield self.coding()
+            yield speed.coding()
         yield from self.warnings()
 
     def privacy(self, evidence: Evidence) -> str:
@@ -51,12 +57,29 @@ class _Words:
         if verdict.best is None:
             return f"No scheme with a usable model keeps {promise}."
         kept = f"{self.titles[verdict.best]} has the highest {self.metric} with {promise}"
-        mean = self.centralised()
-        if mean is None:
+        mean, cost = self.centralised(), verdict.cost
+        if mean is None or cost is None:
             return f"{kept}."
-        cost = mean - verdict.scores[verdict.best]
-        price = f"privacy costs {self.by(cost)}" if cost > 0 else "privacy costs nothing"
+        price = (
+            f"privacy costs {self.by(cost.value)} ({self.interval(cost)} with 95% confidence)"
+            if cost.low > 0
+            else "privacy costs nothing"
+            if cost.high < 0
+            else f"what privacy costs, {self.by(cost.value)}, cannot be told from 0 ({self.interval(cost)} with 95% confidence)"
+        )
         return f"{kept}: {price}, as the centralised optimum without privacy has {self.score(mean)}."
+
+    def no_use(self) -> str:
+        """Say that a constant does as well as every scheme."""
+        verdict, best = self.verdict, str(self.verdict.best)
+        same = len({each.constant for each in verdict.evidence}) == 1
+        constant = self.first.constant if same else "always answering the most frequent class of the training rows"
+        score = sum(each.constant_score for each in verdict.evidence) / len(verdict.evidence)
+        named = f"{self.titles[best]}, the best scheme," if len(verdict.candidates) > 1 else self.titles[best]
+        return (
+            f"No scheme is better than a constant answer by more than noise ({self.basis()}): {constant} has {self.metric}"
+            f" {self.score(score)}, and {named} {self.score(verdict.scores[best])}."
+        )
 
     def quality(self) -> str:
         verdict, best = self.verdict, str(self.verdict.best)
@@ -74,14 +97,16 @@ class _Words:
         if others:
             return (
                 f"{self.titles[best]} has the best {self.metric}, {score}, but {self.listed(others)} cannot be told from it;"
-                f" {self.listed(worse)} {_is(worse)} worse by more than noise ({self.basis()})."
+                f" {self.listed(worse)} {is_or_are(worse)} worse by more than noise ({self.basis()})."
             )
         lead = verdict.lead
         return (
             f"{self.titles[best]} has the best {self.metric}, {score}: {self.by(lead.value)} above"
-            f" {self.titles[verdict.candidates[1]]}, which is more than noise (from {self.plain(lead.low)} to"
-            f" {self.plain(lead.high)}; {self.basis()})."
+            f" {self.titles[verdict.candidates[1]]}, which is more than noise ({self.interval(lead)}; {self.basis()})."
         )
+
+    def interval(self, difference: Difference) -> str:
+        return f"from {self.plain(difference.low)} to {self.plain(difference.high)}"
 
     def centralised(self) -> float | None:
         """Return the mean score of the centralised optimum, if it is known under every seed."""
@@ -100,61 +125,6 @@ class _Words:
             return f"95% confidence over {len(self.verdict.evidence)} seeds"
         return f"95% confidence on {self.first.test_rows} test rows; --seeds 5 would count chance in training too"
 
-    def speed(self) -> Iterator[str]:
-        verdict = self.verdict
-        if verdict.goal is None or verdict.training is None or verdict.everything is None:
-            return
-        training, everything, goal = verdict.training, verdict.everything, verdict.goal.words
-        if training.first[0] == everything.first[0] and set(training.first) == set(everything.first):
-            yield (
-                f"{self.leader(training)} first {goal}: {_after(training)} on the training clock, {_after(everything)} with"
-                f" everything charged{self.on_average(everything)}{self.fedavg(everything)}."
-            )
-            return
-        yield (
-            f"On the training clock, {self.leader(training)} first {goal}, {_after(training)}{self.on_average(training)}"
-            f"{self.fedavg(training)}."
-        )
-        yield (
-            f"With encoding and uploads charged as well, {self.leader(everything)} first there, {_after(everything)}"
-            f"{self.on_average(everything)}{self.fedavg(everything)}."
-        )
-
-    def leader(self, race: Race) -> str:
-        """Name the earliest, together with those that came at the same time as far as one run can tell."""
-        first = race.first if len(self.verdict.evidence) == 1 else race.first[:1]
-        return f"{self.listed(first)} {_is(first)}"
-
-    def on_average(self, race: Race) -> str:
-        """Say that times are means over seeds, and who might be as early under others."""
-        if len(self.verdict.evidence) == 1:
-            return ""
-        others = race.first[1:]
-        return " on average" + (f" ({self.listed(others)} may be as early under other seeds)" if others else "")
-
-    def fedavg(self, race: Race) -> str:
-        """Say how long the usual scheme takes."""
-        if "fedavg" not in self.verdict.candidates or "fedavg" in race.first:
-            return ""
-        took = race.seconds.get("fedavg")
-        never = "; FedAvg never gets there" if len(self.verdict.evidence) == 1 else "; FedAvg does not always get there"
-        return never if took is None else f"; FedAvg needs {took:,.0f} s"
-
-    def coding(self) -> str:
-        race, coded = self.verdict.everything, {s.name for s in self.first.schemes if s.coded}
-        assert race is not None
-        with_code, without = (next((n for n in race.times if (n in coded) is kind), None) for kind in (True, False))
-        judgement = f"Coding {self.verdict.coding} here"
-        if with_code is None:
-            return f"{judgement}: with everything charged, no coded scheme gets there in time."
-        if without is None:
-            return f"{judgement}: with everything charged, no scheme without coding gets there in time."
-        seconds = race.seconds
-        return (
-            f"{judgement}: with everything charged, {self.titles[with_code]} needs {seconds[with_code]:,.0f} s, and"
-            f" {self.titles[without]}, the quickest scheme without coding, {seconds[without]:,.0f} s."
-        )
-
     def warnings(self) -> Iterator[str]:
         verdict = self.verdict
         if verdict.heavy:
@@ -165,14 +135,14 @@ class _Words:
                 f" ({upto}{_bytes(most)}) {'are' if len(verdict.heavy) > 1 else 'is'} larger than the data itself"
                 f" ({_bytes(self.first.data_bytes)})."
             )
-        if verdict.fell:
+        if verdict.fell and verdict.useful:
             name, course = max(verdict.fell.items(), key=lambda item: item[1].peak - item[1].end)
             others = [other for other in verdict.fell if other != name]
             also = f", and so did {self.listed(others)}" if others else ""
             yield (
                 f"{self.titles[name]} peaked at {self.score(course.peak)} after {course.peak_s:,.0f} s and then fell to"
-                f" {self.score(course.end)}{also}: more time would not help (peaks are read off the test rows, so they are no"
-                " tuned stopping times)."
+                f" {self.score(course.end)}, the mean of its last tenth{also}: more time would not help (peaks are read off the"
+                " test rows, so they are no tuned stopping times)."
             )
         if verdict.rising:
             were = "was" if len(verdict.rising) == 1 else "were"
@@ -191,17 +161,7 @@ class _Words:
         return f"{100 * difference:.1f}" if self.accuracy else f"{difference:.3f}"
 
     def listed(self, names: Iterable[str]) -> str:
-        *most, last = [self.titles[name] for name in names]
-        return f"{', '.join(most)} and {last}" if most else last
-
-
-def _is(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _after(race: Race) -> str:
-    seconds = next(iter(race.seconds.values()))
-    return f"after {seconds:,.0f} s" if seconds > 0 else "at once"
+        return listed([self.titles[name] for name in names])
 
 
 def _bytes(size: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def _seconds(table: DeviceTable) -> FloatArray:
         **table.columns,
         "seconds": [0 if no else cell for no, cell in zip(empty, table.columns["seconds"], strict=True)],
     }
-    values = DeviceTable(table.source, filled, table.rows).numbers("seconds")
+    values = replace(table, columns=filled).numbers("seconds")
     if (values < 0).any():
         raise table.refusal(int(np.argmin(values)), "seconds", "must be zero or more, or empty for no answer")
     return np.where(empty, np.nan, values)

@@ -46,7 +46,7 @@ def read_fleet(
     order of ``names``. Either way there is exactly one row per device. Other columns are ignored.
 
     Args:
-        path: a .csv file (UTF-8) or a .parquet file.
+        path: a .csv or .tsv file (UTF-8) or a .parquet file.
         names: the devices of the experiment.
         name_column: another column that names devices, such as the one of the data.
         field: the configuration field that the path was given in, for messages.

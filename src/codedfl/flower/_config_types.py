@@ -35,7 +35,7 @@ def _address(text: str) -> str:
 def table_file(text: str) -> str:
     """Refuse a name that is not that of a table."""
     if not is_file_name(text):
-        raise ValueError("it must be a file whose name ends in .csv, .npz or .parquet")
+        raise ValueError("it must be a file whose name ends in .csv, .tsv, .npz or .parquet")
     return text
 
 

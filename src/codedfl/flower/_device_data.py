@@ -63,7 +63,7 @@ def load_rows(path: str | Path, federation: FederationConfig, cache: str | Path 
     """
     path = Path(path)
     if not is_file_name(path.name):
-        raise InputError(f"data = {shown(path)} is no table: give a file that ends in .csv, .npz or .parquet.")
+        raise InputError(f"data = {shown(path)} is no table: give a file that ends in .csv, .tsv, .npz or .parquet.")
     require_file("data", path)
     if cache is None:
         table, labels = _read(path, federation.data)

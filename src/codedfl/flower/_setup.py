@@ -194,7 +194,7 @@ def config_from_sample(
         InputError: something is wrong with the file or the settings.
     """
     if not is_file_name(str(path)):
-        raise InputError(f"the sample {shown(Path(path))} is not a table: give a .csv, .npz or .parquet file.")
+        raise InputError(f"the sample {shown(Path(path))} is not a table: give a .csv, .tsv, .npz or .parquet file.")
     require_file("the sample", path)
     columns = Columns((target,) if isinstance(target, str) else tuple(target), drop=tuple(drop))
     sample = read_numeric_table(Path(path), columns)

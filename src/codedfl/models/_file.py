@@ -13,7 +13,7 @@ import numpy as np
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.files import Arrays, refusing_damage, require_file, write_atomically
+from codedfl.files import Arrays, refusing_damage, require_file, require_room_for, write_atomically
 
 FORMAT = 1
 """Version of the description; a reader refuses later ones."""
@@ -35,12 +35,13 @@ def write_model_file(path: Path | str, tensors: Arrays, description: Mapping[str
         description: what JSON can hold.
 
     Raises:
-        InputError: if the path ends differently.
+        InputError: if the path ends differently, or its folder is missing.
     """
     from safetensors.numpy import save
 
     if Path(path).suffix != ENDING:
         raise InputError(f"a model cannot be written to {shown(Path(path))}: give a name that ends in {ENDING}.")
+    require_room_for(path)
     text = json.dumps({"sha256": NO_CHECKSUM, "format": FORMAT, **description}, allow_nan=False)
     content = save({name: np.asarray(array, order="C") for name, array in tensors.items()}, {KEY: text})
     checksum = sha256(content).hexdigest()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
-from onnx import ModelProto, TensorProto, checker, helper
+import numpy.typing as npt
+from onnx import ModelProto, checker, helper
 
 from codedfl._version import __version__
 from codedfl.data import FeatureMap
@@ -25,14 +27,18 @@ LARGEST_BYTES = 2**31 - 2**20
 
 def onnx_model(model: Predictor) -> ModelProto:
     """Return a model as a checked ONNX graph; see `to_onnx`."""
-    size = 4 * (model.weights.size + sum(array.size for array in model.feature_map.to_arrays().values()))
+    precision = model.precision
+    size = precision.itemsize * (
+        model.weights.size + sum(array.size for array in model.feature_map.to_arrays().values())
+    )
     if size > LARGEST_BYTES:
         raise InputError(f"the model has {size} bytes, more than an ONNX file can hold: lower features.dimension.")
-    graph = Graph()
+    graph = Graph(precision)
     _add_outputs(graph, model, _add_features(graph, model.feature_map, add_inputs(graph, model)))
-    results = [helper.make_tensor_value_info(OUTPUTS, TensorProto.FLOAT, ["rows", len(model.target_names)])]
+    results = [helper.make_tensor_value_info(OUTPUTS, graph.kind, ["rows", len(model.target_names)])]
     if model.task == "classification":
-        results.append(helper.make_tensor_value_info(LABEL, TensorProto.STRING, ["rows"]))
+        kind = helper.np_dtype_to_tensor_dtype(_classes(model).dtype)
+        results.append(helper.make_tensor_value_info(LABEL, kind, ["rows"]))
     made: ModelProto = helper.make_model(
         helper.make_graph(graph.nodes, "codedfl", graph.inputs, results, graph.constants),
         opset_imports=[helper.make_opsetid(domain, version) for domain, version in OPSETS],
@@ -65,14 +71,15 @@ def _add_outputs(graph: Graph, model: Predictor, features: str) -> None:
     else:
         graph.add("MatMul", features, graph.constant(model.weights), output=OUTPUTS)
     if model.task == "classification":
-        graph.add(
-            "LabelEncoder",
-            graph.add("ArgMax", OUTPUTS, axis=1, keepdims=0),
-            domain=ML,
-            output=LABEL,
-            keys_int64s=list(range(len(model.target_names))),
-            values_strings=list(model.target_names),
-        )
+        classes = _classes(model)
+        places = graph.add("ArgMax", OUTPUTS, axis=1, keepdims=0)
+        graph.add("Gather", graph.constant(classes, classes.dtype), places, output=LABEL)
+
+
+def _classes(model: Predictor) -> npt.NDArray[Any]:
+    """Return the classes in a type that ONNX has."""
+    classes = model.classes
+    return classes.astype(object) if classes.dtype.kind == "U" else classes
 
 
 def _metadata(model: Predictor) -> dict[str, str]:

@@ -26,22 +26,24 @@ MEANINGS = {
 
 
 def add_inputs(graph: Graph, model: Predictor) -> str:
-    """Declare the inputs, add the preprocessing, and return the numeric inputs of the feature map, (rows, p) in float32."""
+    """Declare the inputs, add the preprocessing, and return the numeric inputs of the feature map, (rows, p)."""
     preprocessing = model.preprocessing
-    if preprocessing is not None and not preprocessing.is_numeric:
-        return _add_table(graph, preprocessing)
-    matrix = graph.input(MATRIX, TensorProto.FLOAT, model.feature_map.input_dimension)
     if preprocessing is None:
-        return matrix
-    fill = graph.constant([[column.fill for column in preprocessing.columns]])
-    return graph.add("Where", graph.add("IsNaN", matrix), fill, matrix)
+        return graph.input(MATRIX, graph.kind, model.feature_map.input_dimension)
+    if preprocessing.is_numeric:
+        matrix = graph.input(MATRIX, TensorProto.FLOAT, model.feature_map.input_dimension)
+        fill = graph.constant([[column.fill for column in preprocessing.columns]], np.float32)
+        table = graph.add("Where", graph.add("IsNaN", matrix), fill, matrix)
+    else:
+        table = _add_table(graph, preprocessing)
+    return table if graph.kind == TensorProto.FLOAT else graph.add("Cast", table, to=graph.kind)
 
 
 def describe_inputs(model: Predictor) -> list[dict[str, Any]]:
     """Return name, columns and meaning of every input of the graph."""
     preprocessing = model.preprocessing
     if preprocessing is None or preprocessing.is_numeric:
-        meaning = "float32" if preprocessing is None else "float32; NaN if missing"
+        meaning = str(model.precision) if preprocessing is None else "float32; NaN if missing"
         return [{"input": MATRIX, "columns": list(model.input_names), "meaning": meaning}]
     return [
         {"input": _input_name(column), "columns": [column.name], "meaning": MEANINGS[column.kind]}

@@ -11,29 +11,35 @@ import numpy as np
 import numpy.typing as npt
 
 from codedfl._messages import listing, shown
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_finite
 from codedfl.data import FeatureMap, Preprocessing, Task
 from codedfl.errors import InputError
 from codedfl.files import Arrays
 from codedfl.models._file import read_model_file, write_model_file
+from codedfl.models._frames import as_frame, numeric_columns
 from codedfl.typing import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars
+
+    Frame = pd.DataFrame | polars.DataFrame | polars.LazyFrame
 
 WORDS = ("input_names", "target_names", "target_columns")
+CLASS_TYPES = ("str", "bool", *(np.dtype(code).name for code in "bhiqBHIQefd"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predictor(ShortRepr):
+class Predictor:
     """A linear model with the preprocessing and the feature map that it was trained on.
 
     Args:
         feature_map: from numeric inputs to features.
-        weights: ``W``, (d, o).
+        weights: ``W``, (d, o). The model computes in double precision if they, or the means of the feature map, are float64,
+            and in single precision otherwise.
         task: classification or regression.
-        target_names: classes, or names of the outputs.
+        target_names: classes as text, or names of the outputs.
+        class_type: type of the classes in numpy's words: "str", "bool", "int64" and so on.
         privacy: the privacy of the run that trained it, as `codedfl.experiment.privacy_statement` says it; None if it is unknown.
         preprocessing: from the columns of a table to numeric inputs; None if the columns are the inputs.
         input_names: columns of a table that the model reads; empty if it was trained on arrays whose columns have no names.
@@ -47,11 +53,13 @@ class Predictor(ShortRepr):
         >>> X = np.array([[1.0], [2.0], [4.0]])
         >>> feature_map = fit_feature_map(X, kind="none", scaling="column", rng=np.random.default_rng(0))
         >>> model = Predictor(feature_map, np.array([[8.0]]), "regression", ("y",), input_names=("dose",))
-        >>> model.predict(X).ravel()
-        array([2., 4., 8.], dtype=float32)
+        >>> model.predict(X)
+        array([2., 4., 8.])
         >>> import pandas as pd
-        >>> model.predict_frame(pd.DataFrame({"name": ["Ann", "Bob"], "dose": [4, 1]})).ravel()
-        array([8., 2.], dtype=float32)
+        >>> model.predict(pd.DataFrame({"name": ["Ann", "Bob"], "dose": [4, 1]}))
+        array([8., 2.])
+        >>> model
+        Predictor(regression, inputs=1, outputs=1)
     """
 
     feature_map: FeatureMap
@@ -65,6 +73,7 @@ class Predictor(ShortRepr):
     device_column: str = ""
     logits: bool = False
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    class_type: str = "str"
 
     def __post_init__(self) -> None:
         if self.task not in get_args(Task):
@@ -82,57 +91,99 @@ class Predictor(ShortRepr):
             raise InputError(
                 f"a model has {len(inputs)} input name(s) but takes {self.feature_map.input_dimension} inputs: give one for each."
             )
+        if self.task == "classification":
+            _ = self.classes  # refuses a type that does not fit
 
-    def inputs_of(self, frame: pd.DataFrame, *, source: str = "the table") -> FloatArray:
+    def __repr__(self) -> str:
+        inputs = len(self.input_names) or self.feature_map.input_dimension
+        targets = f"{'classes' if self.task == 'classification' else 'outputs'}={len(self.target_names)}"
+        scheme = f", scheme={shown(self.provenance['scheme'])}" if "scheme" in self.provenance else ""
+        return f"Predictor({self.task}, inputs={inputs}, {targets}{scheme})"
+
+    @property
+    def classes(self) -> npt.NDArray[Any]:
+        """The classes in the type that they had in training, (o,)."""
+        try:
+            if self.class_type not in CLASS_TYPES:
+                raise ValueError("no type of a class")
+            if self.class_type == "bool":
+                return np.array([("False", "True").index(name) for name in self.target_names], np.bool_)
+            return np.array(self.target_names).astype(self.class_type)
+        except (ValueError, OverflowError) as error:
+            raise InputError(
+                f"class_type = {shown(self.class_type)} of a model does not fit its classes {shown(self.target_names)}: give "
+                f"one of {listing(CLASS_TYPES)} that does."
+            ) from error
+
+    @property
+    def precision(self) -> np.dtype[Any]:
+        """Floating type in which the model computes."""
+        mean = self.feature_map.input_mean
+        return np.result_type(self.weights, np.float32, *(() if mean is None else (mean,)))
+
+    def inputs_of(self, frame: Frame, *, source: str = "the table") -> FloatArray:
         """Return the numeric inputs of the rows of a table, (n, p), for `outputs` and `predict`.
 
         Columns are found by name, in any order; others are ignored.
 
         Args:
-            frame: the table.
+            frame: the table, a frame of pandas or polars.
             source: its name in messages.
 
         Raises:
             InputError: if columns are missing or hold what the model cannot read.
         """
+        table = as_frame(frame)
+        if table is None:
+            raise InputError(f"{source} is not a table: give a frame of pandas or polars.")
         if self.preprocessing is not None:
-            return self.preprocessing.transform(frame, source=source)
+            return self.preprocessing.transform(table, source=source)
         if not self.input_names:
             raise InputError(
                 f"{source} has named columns, but the model was trained on arrays without names: give an array of shape (n, "
                 f"{self.feature_map.input_dimension}), in a file as the array X of an .npz."
             )
-        return _numeric_columns(frame, self.input_names, source)
+        return numeric_columns(table, self.input_names, source)
 
-    def outputs(self, raw: FloatArray) -> FloatArray:
-        """Return the model's outputs for numeric inputs, (n, o).
+    def outputs(self, raw: npt.ArrayLike | Frame) -> FloatArray:
+        """Return the model's outputs, (n, o).
 
         Args:
-            raw: inputs as the feature map takes them, (n, p): after preprocessing, if the model has one (see `inputs_of`).
+            raw: a table, whose columns are found by name (see `inputs_of`), or an array of inputs as the feature map takes them,
+                (n, p): after preprocessing, if the model has one.
         """
+        frame = as_frame(raw)
+        inputs = np.asarray(raw) if frame is None else self.inputs_of(frame)
+        if inputs.dtype.kind not in "biuf":
+            raise InputError(f"the raw inputs have the dtype {inputs.dtype}: give numbers.")
         with np.errstate(over="ignore", invalid="ignore"):
-            outputs: FloatArray = self.feature_map.transform(raw) @ self.weights.astype(np.float32)
+            outputs: FloatArray = self.feature_map.transform(inputs, self.precision) @ self.weights.astype(
+                self.precision
+            )
         if not np.isfinite(outputs).all():
             raise InputError("the raw inputs are so large that the model's outputs overflow: check their units.")
         return outputs
 
     def labels(self, outputs: FloatArray) -> npt.NDArray[Any]:
-        """Return what outputs mean: the name of the class with the largest one, (n,), or the outputs of a regression, (n, o)."""
-        return np.array(self.target_names)[outputs.argmax(axis=1)] if self.task == "classification" else outputs
+        """Return what outputs mean: classes, (n,), or the values of a regression, (n,) of one output and (n, o) of several."""
+        if self.task == "classification":
+            predicted: npt.NDArray[Any] = self.classes[outputs.argmax(axis=1)]
+            return predicted
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
-    def predict(self, raw: FloatArray) -> npt.NDArray[Any]:
-        """Return the class of each row of numeric inputs, (n,), or the outputs of a regression, (n, o); see `outputs`."""
+    def predict(self, raw: npt.ArrayLike | Frame) -> npt.NDArray[Any]:
+        """Return the class or the value(s) of each row of an array or a table; see `outputs` and `labels`."""
         return self.labels(self.outputs(raw))
 
-    def predict_frame(self, frame: pd.DataFrame, *, source: str = "the table") -> npt.NDArray[Any]:
-        """Return the class of each row of a table, (n,), or the outputs of a regression, (n, o); see `inputs_of`."""
+    def predict_frame(self, frame: Frame, *, source: str = "the table") -> npt.NDArray[Any]:
+        """Return the class or the value(s) of each row of a table; see `inputs_of` and `labels`."""
         return self.predict(self.inputs_of(frame, source=source))
 
     def save(self, path: Path | str) -> None:
         """Write the model to one ``.safetensors`` file, without pickle.
 
         Raises:
-            InputError: if the path has another ending, or the model is not finite.
+            InputError: if the path has another ending or its folder is missing, or if the model is not finite.
         """
         require_finite("the weights of the model", self.weights)
         tensors = {f"map.{name}": array for name, array in self.feature_map.to_arrays().items()}
@@ -140,6 +191,7 @@ class Predictor(ShortRepr):
             "task": self.task,
             **{name: list(getattr(self, name)) for name in WORDS},
             "device_column": self.device_column,
+            "class_type": self.class_type,
             "logits": self.logits,
             "preprocessing": None if self.preprocessing is None else self.preprocessing.to_dict(),
             "privacy": self.privacy,
@@ -180,21 +232,6 @@ class Predictor(ShortRepr):
             device_column=str(description["device_column"]),
             logits=bool(description["logits"]),
             provenance=description["provenance"] or {},
+            class_type=description.get("class_type", "str"),
             **{name: tuple(map(str, description[name])) for name in WORDS},
         )
-
-
-def _numeric_columns(frame: pd.DataFrame, names: tuple[str, ...], source: str) -> FloatArray:
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        raise InputError(
-            f"{source} lacks {len(missing)} column(s) that the model reads: {listing(missing)}; it has "
-            f"{listing(map(str, frame.columns))}."
-        )
-    chosen = frame[list(names)]
-    odd = [name for name in names if chosen[name].dtype.kind not in "biuf"]
-    if odd:
-        raise InputError(f"{source} has column(s) that are not numbers: {listing(odd)}; the model needs numbers there.")
-    inputs: FloatArray = chosen.to_numpy(np.float32)
-    require_finite(source, inputs)
-    return inputs

@@ -67,14 +67,18 @@ def read_labelled(
     names = tuple(target) or model.target_columns
     encoding = TargetEncoding(model.task, model.target_names)
     if path.suffix.lower() == ".npz":
-        table, _ = read_npz_tables(path, Columns(names[:1], device_column or ""))
-        inputs, targets, devices = _inputs_from_array(model, table.features, path), table.targets, table.devices
+        arrays = read_npz(path, ("X",), None)
+        names = names[:1] if target or names[:1] in [(name,) for name in arrays] else ()
+        table, _ = read_npz_tables(path, Columns(names, device_column or ""))
+        inputs, targets, devices = _inputs_from_array(model, arrays["X"], path), table.targets, table.devices
     else:
         frame = read_table(path)
         if not names:
+            columns = [str(column) for column in frame.columns]
+            others = [name for name in columns if name not in model.input_names] or columns
             raise InputError(
-                f"the model does not know the name of its target: name the column of {shown(path)} that has the truth, out of "
-                f"{listing(map(str, frame.columns))}."
+                f"target is not given, and the model does not know its name: name the target column of {shown(path)}, out of "
+                f"(from the last) {listing(others[::-1])}."
             )
         targets = frame[[_column(frame, name, path) for name in names]]
         _refuse_missing(targets, path)
@@ -86,7 +90,10 @@ def read_labelled(
             f"the target has {targets.shape[1]} column(s) in {shown(path)}, but the model predicts {wanted}: name "
             f"{listing(model.target_columns or model.target_names)}."
         )
-    return LabelledRows(inputs, encoding.encode(targets, path), devices)
+    encoded = encoding.encode(targets, path)
+    if model.task == "regression" and model.precision == np.float64:
+        encoded = targets.to_numpy(np.float64)  # single precision may lose the digits in which rows differ
+    return LabelledRows(inputs, encoded, devices)
 
 
 def _require_table(path: Path) -> None:
@@ -104,8 +111,7 @@ def _inputs_from_array(model: Predictor, values: FloatArray, path: Path) -> Floa
         )
     if names:
         return model.inputs_of(pd.DataFrame(values, columns=list(names)), source=shown(path))
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32)
+    return values.astype(np.result_type(values, np.float32), copy=False)
 
 
 def _column(frame: pd.DataFrame, name: str, path: Path) -> str:

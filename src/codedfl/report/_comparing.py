@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codedfl.report._configuration import differing, value_of
-from codedfl.report._format import NOTHING, is_number, score
+from codedfl.report._format import NOTHING, score
 from codedfl.report._html import Column, Html, folded, joined, listed, markup, section, table
 from codedfl.report._overview import badge
 from codedfl.report._record import Record
@@ -94,7 +94,9 @@ def _in_rows(records: Sequence[Record]) -> Html:
 
 
 def _caption(records: Sequence[Record]) -> str:
-    return f"{label(records[0].metric).capitalize()} of every scheme in every run; the highest of each run is marked"
+    private = any(record.private for record in records)
+    among = ", with an epsilon to keep among the schemes that keep it for everything" if private else ""
+    return f"{label(records[0].metric).capitalize()} of every scheme in every run; the highest of each run is marked{among}"
 
 
 def _titles(records: Sequence[Record]) -> dict[str, str]:
@@ -103,9 +105,6 @@ def _titles(records: Sequence[Record]) -> dict[str, str]:
 
 def _cell(record: Record, scheme: str) -> object:
     scores = {str(each["scheme"]): each.get(record.metric) for each in record.schemes}
-    found = scores.get(scheme)
-    highest = max((value for value in scores.values() if is_number(value)), default=None)
-    shown = score(found, record.metric)
-    return (
-        markup('<strong class="best">{}</strong>', shown) if len(scores) > 1 and found == highest is not None else shown
-    )
+    shown = score(scores.get(scheme), record.metric)
+    best = len(scores) > 1 and scheme in record.best_schemes()
+    return markup('<strong class="best">{}</strong>', shown) if best else shown

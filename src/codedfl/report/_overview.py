@@ -64,25 +64,30 @@ def _results(record: Record) -> tuple[list[Column], list[list[object]]]:
             }
         )
     best = {
-        "score": max((v["score"] for v in values if is_number(v["score"])), default=None),
         "training": min((v["training"] for v in values if is_number(v["training"])), default=None),
         "everything": min((v["everything"] for v in values if is_number(v["everything"])), default=None),
     }
 
-    def marked(which: str, found: dict[str, Any], shown: Callable[[Any], str]) -> Html:
-        text = shown(found[which])
-        is_best = len(values) > 1 and is_number(found[which]) and found[which] == best[which]
-        return markup('<strong class="best">{}</strong>', text) if is_best else markup("{}", text)
+    best_schemes = record.best_schemes()
+
+    def emphasised(text: str, is_best: bool) -> Html:
+        return markup('<strong class="best">{}</strong>', text) if is_best and len(values) > 1 else markup("{}", text)
+
+    def marked(which: str, found: dict[str, Any]) -> Html:
+        return emphasised(seconds(found[which]), is_number(found[which]) and found[which] == best[which])
 
     simulated = record.kind == "run"
     chosen: list[tuple[Column, Callable[[Any, dict[str, Any]], object]]] = [
         (Column("scheme", number=False), lambda s, _: _named(s, record)),
-        (Column(label(metric)), lambda _, v: marked("score", v, lambda x: score(x, metric))),
+        (
+            Column(label(metric)),
+            lambda s, v: emphasised(score(v["score"], metric), s["scheme"] in best_schemes),
+        ),
     ]
     if simulated and target is not None:
         chosen += [
-            (Column(f"to {SHARE}%, training"), lambda _, v: marked("training", v, seconds)),
-            (Column(f"to {SHARE}%, everything"), lambda _, v: marked("everything", v, seconds)),
+            (Column(f"to {SHARE}%, training"), lambda _, v: marked("training", v)),
+            (Column(f"to {SHARE}%, everything"), lambda _, v: marked("everything", v)),
         ]
     chosen += [
         (Column("rounds"), lambda s, _: s["rounds"] if isinstance(s.get("rounds"), str) else number(s.get("rounds"))),

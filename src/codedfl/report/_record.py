@@ -89,6 +89,22 @@ class Record:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def private(self) -> bool:
+        """Whether the run had an epsilon to keep."""
+        epsilon = self.config.get("privacy.epsilon")
+        return isinstance(epsilon, int | float) and epsilon > 0
+
+    def best_schemes(self) -> set[str]:
+        """Return the schemes with the highest score: of those that keep the run's epsilon, if it had one to keep."""
+        scores = {
+            str(scheme["scheme"]): scheme[self.metric]
+            for scheme in self.schemes
+            if isinstance(scheme.get(self.metric), int | float)
+            and (not self.private or (scheme.get("privacy") or {}).get("covers") == "everything")
+        }
+        return {name for name, score in scores.items() if score == max(scores.values())}
+
+    @property
     def names(self) -> list[str]:
         """The names of the devices."""
         return [str(device["device"]) for device in self.devices]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,9 @@ from codedfl.training import Status
 
 MOST_PARAMS = 100
 """Parameters that MLflow takes at once."""
+
+IMPATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
+"""MLflow waits minutes for a server that may come back; whether there is one at all takes seconds."""
 
 ENDINGS: dict[Status, str] = {"completed": "FINISHED", "diverged": "FAILED", "interrupted": "KILLED"}
 
@@ -45,7 +49,8 @@ class MLflowCallback(Tracker):
         require_mlflow()
         try:
             self.client: Any = _client(str(tracking_uri))
-            found = self.client.get_experiment_by_name(experiment)
+            with _impatient():
+                found = self.client.get_experiment_by_name(experiment)
             self.experiment_id = found.experiment_id if found else self.client.create_experiment(experiment)
         except Exception as error:  # MLflow raises its own errors and those of requests, sqlalchemy and the file system
             raise InputError(
@@ -88,6 +93,18 @@ def require_mlflow() -> None:
     """Refuse to go on without the package of the extra."""
     if find_spec("mlflow") is None:
         raise InputError('MLflowCallback needs mlflow, which is not installed: run pip install "codedfl[mlflow]".')
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Give up soon on a server that does not answer, unless the user's environment says how long to try."""
+    ours = [name for name in IMPATIENCE if name not in os.environ]
+    os.environ.update({name: IMPATIENCE[name] for name in ours})
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
 
 
 def _client(uri: str) -> Any:

@@ -279,9 +279,11 @@ def _evaluation(
 
 
 def _remedy(prepared: PreparedScheme) -> str:
+    tunes_itself = prepared.scheme.tunes_itself
+    first = "check the scale of the data and coding.clip_norm" if tunes_itself else "lower the learning rate"
     if prepared.coded and prepared.coded[0].noise_variance > 0:
         return (
-            "lower the learning rate; or, since strong noise makes the Hessian of the coded data indefinite, lower"
+            f"{first}; or, since strong noise makes the Hessian of the coded data indefinite, lower"
             " coding.noise_variance, raise coding.coded_samples, or bound the model with training.model_norm_bound"
         )
-    return "lower the learning rate"
+    return first
