@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +70,9 @@ def test_a_server_that_is_not_there_is_refused_soon(monkeypatch: pytest.MonkeyPa
         monkeypatch.delenv(name, raising=False)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # not listening, so that connections are refused
-        before, began = dict(os.environ), time.monotonic()
+        before = dict(os.environ)
         with pytest.raises(InputError, match="MLflow cannot use tracking_uri"):
             MLflowCallback(f"http://127.0.0.1:{unused.getsockname()[1]}")
-    assert time.monotonic() - began < 20  # two tries of ten seconds
     assert {name: value for name, value in os.environ.items() if "HTTP_REQUEST" in name} == {
         name: value for name, value in before.items() if "HTTP_REQUEST" in name
     }
