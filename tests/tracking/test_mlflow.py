@@ -78,6 +78,7 @@ def test_a_server_that_is_not_there_is_refused_soon(monkeypatch: pytest.MonkeyPa
     }
 
 
+@pytest.mark.slow
 def test_only_the_first_call_is_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     retries, timeout = IMPATIENCE
     monkeypatch.delenv(retries, raising=False)
