@@ -64,6 +64,7 @@ def answer(
 @example(traits=([3.9e99, 0.027], [0.0] * 2, [0.0] * 2), amount=1.0, coded_samples=10)
 @example(traits=([4.2e20, 2.9e20], [0.0] * 2, [0.0] * 2), amount=8.6e-276, coded_samples=10**9)
 @example(traits=([4e-85, 3e-85], [1.6e-6, 1.9e97], [1.1e-36] * 2), amount=1e251, coded_samples=1)
+@example(traits=([1.0, 1e12, 1.0], [0.0] * 3, [1.0, 1.0, 1e13]), amount=1e11, coded_samples=1)
 def test_an_answer_that_holds_or_one_sentence(
     mechanism: str, traits: tuple[list[float], list[float], list[float]], amount: float, coded_samples: int
 ) -> None:

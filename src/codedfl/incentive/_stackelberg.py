@@ -47,7 +47,10 @@ def stackelberg_for_reward(
     game = Game(traits, coded_samples)
     require_positive("total_reward", total_reward)
     with representable():
-        return _play(game, float(total_reward), caps)
+        outcome = _play(game, float(total_reward), caps)
+        if not outcome.verify().holds:
+            raise FloatingPointError  # rounding is all that can keep an equilibrium from being one
+        return outcome
 
 
 def stackelberg_for_weight(
