@@ -14,7 +14,7 @@ from codedfl.training import Callback, StopOnInterrupt
 
 @contextmanager
 def live_training(
-    trackers: Sequence[Tracker], *, quiet: bool
+    trackers: Sequence[Tracker] = (), *, quiet: bool
 ) -> Iterator[tuple[ProgressDisplay, tuple[Callback, ...]]]:
     """Yield a display on standard error and the callbacks of a run; Ctrl-C ends it after the current round.
 

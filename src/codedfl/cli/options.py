@@ -56,6 +56,13 @@ PANELS = {
 }
 """Where help lists the options of each section."""
 
+OF_TRAINING = (
+    *("scheme", "dataset", "target", "device_column", "drop", "task", "devices", "rounds", "total_time", "tau"),
+    *("epsilon", "delta", "threat_model", "label_bound", "coded_samples", "noise_variance", "clip_norm"),
+    *("seed", "data_dir", "trace"),
+)
+"""Options of commands that train schemes, in the order in which help shows them."""
+
 NUMBER_OR_WORD = ("clip_norm",)
 """Options that are text on the command line because a word is possible instead of a number."""
 

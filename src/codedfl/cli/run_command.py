@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import Json, Out, Settings, configurable
+from codedfl.cli.options import OF_TRAINING, Json, Out, Settings, configurable
 
 if TYPE_CHECKING:
     from codedfl.experiment import Comparison, RunFolder
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from codedfl.tracking import Tracker
 
 
-@configurable(
-    *("scheme", "dataset", "target", "device_column", "drop", "task", "devices", "rounds", "total_time", "tau"),
-    *("epsilon", "delta", "threat_model", "label_bound", "coded_samples", "noise_variance", "clip_norm"),
-    *("seed", "data_dir", "trace"),
-)
+@configurable(*OF_TRAINING)
 def run(
     settings: Settings,
     *,

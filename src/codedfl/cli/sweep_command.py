@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from codedfl.cli.options import Json, Out, Settings, configurable
+from codedfl.cli.options import OF_TRAINING, Json, Out, Settings, configurable
 
 if TYPE_CHECKING:
     from codedfl.config import Config
 
 
-@configurable(
-    *("scheme", "dataset", "target", "device_column", "drop", "task", "devices", "rounds", "total_time", "tau"),
-    *("epsilon", "delta", "threat_model", "label_bound", "coded_samples", "noise_variance", "clip_norm"),
-    *("seed", "data_dir", "trace"),
-)
+@configurable(*OF_TRAINING)
 def sweep(
     settings: Settings,
     *,
@@ -43,12 +39,11 @@ def sweep(
 
     Example: codedfl sweep --over coding.noise_variance=0.1,1,10 --over fleet.straggler_ratio=0.1,0.5 --scheme scfl
     """
-    from codedfl._progress_display import ProgressDisplay
+    from codedfl.cli.live import live_training
     from codedfl.cli.outputs import discard_empty_runs, results_folder
     from codedfl.cli.sweep_tables import print_sweep
     from codedfl.errors import InputError
     from codedfl.experiment import SweepFolder, grid_points, parse_axes
-    from codedfl.training import StopOnInterrupt
 
     if resume:
         if over or not settings.empty or seeds != 1 or out is None:
@@ -68,10 +63,9 @@ def sweep(
         if_full = "add --resume to continue the sweep in it, or give another --out"
         path = results_folder(out, points[0].config.data.dataset, "sweep", if_full=if_full)
         folder = SweepFolder.create(path, axes, points)
-    stop = StopOnInterrupt()
     try:
-        with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
-            results = folder.run(progress=display, callbacks=(stop,))
+        with live_training(quiet=json_) as (display, callbacks):
+            results = folder.run(progress=display, callbacks=callbacks)
     except Exception:
         if not resume:
             folder.discard_unused()

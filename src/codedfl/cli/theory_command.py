@@ -41,12 +41,11 @@ def theory(
 
     Example: codedfl theory --noise-variance 0.5 --rounds 200
     """
-    from codedfl._progress_display import ProgressDisplay
     from codedfl._validation import require_positive
+    from codedfl.cli.live import live_training
     from codedfl.cli.outputs import results_folder
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
     from codedfl.experiment import run_theory, write_theory
-    from codedfl.training import StopOnInterrupt
 
     if check:
         _check(settings.load().seed, draws, json_)
@@ -55,15 +54,14 @@ def theory(
         require_positive("--radius", radius)
     config = settings.load()
     folder = results_folder(out, config.data.dataset, "theory")
-    stop = StopOnInterrupt()
-    with stop.listening(), ProgressDisplay(Console(stderr=True), verbose=not json_) as display:
+    with live_training(quiet=json_) as (display, callbacks):
         settings.tell_preset(display)
         report = run_theory(
             config,
             radius=radius,
             constants=constants,
             progress=display,
-            callbacks=(stop,),
+            callbacks=callbacks,
         )
     write_theory(report, folder)
     if json_:

@@ -102,7 +102,8 @@ class Record:
             if isinstance(scheme.get(self.metric), int | float)
             and (not self.private or (scheme.get("privacy") or {}).get("covers") == "everything")
         }
-        return {name for name, score in scores.items() if score == max(scores.values())}
+        best = max(scores.values(), default=None)
+        return {name for name, score in scores.items() if score == best}
 
     @property
     def names(self) -> list[str]:
