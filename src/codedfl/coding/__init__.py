@@ -12,6 +12,7 @@ from codedfl.coding._factor import (
     encode_factors,
     require_rows_for_factor,
     sample_factor,
+    sample_factors,
     triangular_factor,
 )
 from codedfl.coding._factor_sketch import sketch_factors
@@ -47,6 +48,7 @@ __all__ = [
     "require_rows_for_factor",
     "sample_coded",
     "sample_factor",
+    "sample_factors",
     "second_moment_error",
     "sketch_all",
     "sketch_factors",

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.blas import dtrmm
 
 from codedfl._validation import require_non_negative
 from codedfl.coding._encoder import CodedData, FactorOf
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import coded_covariance, covariance_factor, require_one_each
+from codedfl.coding._triangles import multiply_upper, square_upper
 from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
 
 
-@one_blas_thread()
 def sample_factor(
     gram: Gram,
     coded_samples: int,
@@ -57,15 +56,44 @@ def sample_factor(
         >>> R.shape, bool((R == np.triu(R)).all())
         ((4, 4), True)
     """
+    (factor,) = sample_factors(
+        gram,
+        coded_samples,
+        noise_variance=noise_variance,
+        label_noise_variance=label_noise_variance,
+        rngs=[rng],
+    )
+    return factor
+
+
+@one_blas_thread()
+def sample_factors(
+    gram: Gram,
+    coded_samples: int,
+    *,
+    noise_variance: float,
+    label_noise_variance: float = 0.0,
+    rngs: Iterable[np.random.Generator],
+) -> list[FloatArray]:
+    """Draw one factor with each generator, as `sample_factor` does: ``F`` is computed once for all.
+
+    Example:
+        >>> gram = compute_gram([Rows(np.eye(4, 3), np.ones((4, 1)))])
+        >>> len(sample_factors(gram, 50, noise_variance=0.25, rngs=[np.random.default_rng(seed) for seed in range(3)]))
+        3
+    """
     require_non_negative("noise_variance", noise_variance)
     require_non_negative("label_noise_variance", label_noise_variance)
-    size = len(gram.matrix)
-    require_rows_for_factor(coded_samples, size)
-    bartlett = np.triu(rng.standard_normal((size, size)), 1)
-    np.fill_diagonal(bartlett, np.sqrt(rng.chisquare(coded_samples - np.arange(size))))
-    factor = covariance_factor(coded_covariance(gram, noise_variance, label_noise_variance))
-    product: FloatArray = dtrmm(1.0, bartlett, factor)
-    return np.ascontiguousarray(product) if _is_upper(factor) else _upper(product)
+    require_rows_for_factor(coded_samples, len(gram.matrix))
+    root = covariance_factor(coded_covariance(gram, noise_variance, label_noise_variance))
+    multiply = multiply_upper if _is_upper(root) else _upper_of_product
+    return [multiply(_bartlett(len(root), coded_samples, rng), root) for rng in rngs]
+
+
+def _bartlett(size: int, coded_samples: int, rng: np.random.Generator) -> FloatArray:
+    triangle = np.triu(rng.standard_normal((size, size)), 1)
+    np.fill_diagonal(triangle, np.sqrt(rng.chisquare(coded_samples - np.arange(size))))
+    return triangle
 
 
 def require_rows_for_factor(coded_samples: int, columns: int) -> None:
@@ -175,7 +203,7 @@ def add_factors(
     """Add up ``R_i^T R_i`` and return the triangular factor of the sum.
 
     Args:
-        factors: ``R_i`` of each device, (d + o, d + o).
+        factors: ``R_i`` of each device, (d + o, d + o), upper triangular.
         coded_samples: ``c`` of each device.
         dimension: ``d``.
         noise_variance: ``sum_i sigma_i^2``.
@@ -186,8 +214,8 @@ def add_factors(
     for factor in factors:
         wide = factor.astype(np.float64)
         traces.append(float(np.sum(wide[:, :dimension] ** 2)))
-        product = wide.T @ wide
-        total = product if total is None else np.add(total, product, out=total)
+        square = square_upper(wide)
+        total = square if total is None else np.add(total, square, out=total)
     if total is None:
         raise InputError("no device has samples to encode: give at least one device data.")
     root = covariance_factor(total)
@@ -213,6 +241,10 @@ def _upper(matrix: FloatArray) -> FloatArray:
     (upper,) = scipy.linalg.qr(matrix, mode="r", check_finite=False)
     triangle: FloatArray = upper[: matrix.shape[1]] * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
     return np.triu(triangle)
+
+
+def _upper_of_product(left: FloatArray, right: FloatArray) -> FloatArray:
+    return _upper(left @ right)
 
 
 def _is_upper(matrix: FloatArray) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from codedfl._validation import require_at_least
-from codedfl.coding import CodedData, Rows, add_factors, compute_gram, encode_all, sample_factor
+from codedfl.coding import CodedData, Rows, add_factors, compute_gram, encode_all, sample_factors
 from codedfl.errors import InputError
 from codedfl.privacy import CodedMechanism, PrivacyAccountant
 from codedfl.private._curvature import clip_norm_of
@@ -97,11 +97,11 @@ class SketchUpload:
         received: list[list[FloatArray]] = [[] for _ in range(self.sketches)]
         sending = np.flatnonzero(code.uploading)
         for i in sending:
-            gram = compute_gram([devices[i]], setting.workers)  # once for all sketches: it takes most of the time
-            for sketch, factors in enumerate(received):
-                rng = streams.at("coding-factor", device=int(i), round=sketch)
-                variance = float(code.noise_variance[i])
-                factors.append(sample_factor(gram, code.coded_samples, noise_variance=variance, rng=rng))
+            gram = compute_gram([devices[i]], setting.workers)
+            rngs = (streams.at("coding-factor", device=int(i), round=sketch) for sketch in range(self.sketches))
+            drawn = sample_factors(gram, code.coded_samples, noise_variance=float(code.noise_variance[i]), rngs=rngs)
+            for factors, factor in zip(received, drawn, strict=True):
+                factors.append(factor)
         dimension, total = setting.federation.dimension, float(code.noise_variance[sending].sum())
         dtype = setting.federation.features.dtype
         return tuple(add_factors(factors, code.coded_samples, dimension, total, dtype) for factors in received)
