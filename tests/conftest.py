@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 import sklearn.datasets
+from hypothesis import settings
 
 from codedfl.experiment import Comparison, run
 from tests.support import small_config
+
+# The same examples every time, so that a run that passes passes again, and no limit on the time of one: machines are busy.
+settings.register_profile("quick", max_examples=20, deadline=None, derandomize=True)
+settings.register_profile("thorough", max_examples=60, deadline=None, derandomize=True)
+settings.register_profile("search", max_examples=1000, deadline=None)
+settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session", autouse=True)

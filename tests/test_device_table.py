@@ -77,7 +77,7 @@ def test_a_bad_file_is_refused_with_row_and_column(tmp_path: Path, text: str, me
     assert len(str(caught.value)) < 500
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=60) | st.text(max_size=60).map(lambda text: f"rate,name\n{text}".encode()))
 def test_any_content_is_a_table_or_one_sentence(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "devices.csv"

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -261,7 +261,6 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path, kept: float) -> Non
         read_npz(path, ["a"])
 
 
-@settings(deadline=None)
 @given(content=st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("npz") / "a.npz"

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.typing import ENTRIES_PER_BLOCK, row_blocks
 
 
-@settings(deadline=None)
 @given(rows=st.integers(0, 5000), columns=st.integers(0, 2 * ENTRIES_PER_BLOCK))
 def test_blocks_cover_the_rows_in_order_and_stay_small(rows: int, columns: int) -> None:
     blocks = list(row_blocks(rows, columns))

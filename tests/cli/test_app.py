@@ -160,6 +160,7 @@ def test_every_shortcut_reaches_the_configuration(cli: Cli, tmp_path: Path, monk
     assert other.training.rounds == 17
 
 
+@pytest.mark.slow
 def test_set_wins_over_a_shortcut(cli: Cli) -> None:
     summary = one_object(cli("run", *CLI_SMALL, "--json", "--set", "training.rounds=3", "--set", "seed=4"))
     assert (summary["seed"], summary["schemes"][0]["rounds"]) == (4, 3)
@@ -240,6 +241,7 @@ def test_a_finished_run_can_be_shown_again(cli: Cli, finished: Path, tmp_path: P
     assert (copy / "curves.csv").read_text() == (finished / "curves.csv").read_text()
 
 
+@pytest.mark.slow
 def test_resume_takes_the_latest_run(cli: Cli, finished: Path) -> None:
     cli("run", "--resume").assert_refused("there is no run in runs/ to continue")
     copy_of(finished, Path("runs/one"))
@@ -431,6 +433,7 @@ def test_own_npz(cli: Cli) -> None:
     assert summary["schemes"][1]["accuracy"] > 0.7
 
 
+@pytest.mark.slow
 def test_own_parquet(cli: Cli) -> None:
     pytest.importorskip("pyarrow")
     own_data().drop(columns=["kind", "phone", "difference"]).to_parquet("own.parquet")

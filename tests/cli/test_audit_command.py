@@ -45,6 +45,7 @@ def test_a_limit_that_is_exceeded_fails_after_everything_is_printed(cli: Cli) ->
     assert "sums-only" not in sentence, "the sum exceeds the limit too"
 
 
+@pytest.mark.slow
 def test_the_threat_model_decides(cli: Cli) -> None:
     each = cli("audit", *NOISY, "--max-epsilon", BETWEEN)
     assert each.code == 1

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support import CLI_SMALL, Cli
 
 
+@pytest.mark.slow
 def test_a_run_is_recorded_where_asked(cli: Cli) -> None:
     result = cli("run", *CLI_SMALL, "--out", "out", "--track", "tensorboard:logs")
     assert result.code == 0, result.err

@@ -10,6 +10,7 @@ from tests.support import Cli
 SMALL = ("plan", "--scheme", "fedavg", "--scheme", "momentum", "--scheme", "fed3r", "--set", "features.dimension=60")
 
 
+@pytest.mark.slow
 def test_tables_and_reasons(cli: Cli) -> None:
     result = cli(*SMALL)
     words = " ".join(result.out.split())
@@ -47,6 +48,7 @@ def test_a_plan_can_be_run_and_is_held_against_the_outcome(cli: Cli) -> None:
     cli("run", "plan.toml", "--out", "as-a-configuration", "--rounds", "3")
 
 
+@pytest.mark.slow
 def test_closest_by_a_time(cli: Cli) -> None:
     result = cli(*SMALL, "--time", "30")
     assert "closest to the optimum after 30 s" in result.out

@@ -89,6 +89,7 @@ def test_updates_are_planned_without_data(cli: Cli) -> None:
     assert "32 updates" in plan["covers"]
 
 
+@pytest.mark.slow
 def test_noise_and_epsilon_of_updates_are_inverse(cli: Cli) -> None:
     sampled = ("--updates", "50", "--sampling-rate", "0.1")
     plan = planned(cli, *sampled, "--epsilon", "2")
@@ -98,6 +99,7 @@ def test_noise_and_epsilon_of_updates_are_inverse(cli: Cli) -> None:
     assert planned(cli, "--updates", "50", "--epsilon", "2")["noise_multiplier"] > plan["noise_multiplier"]
 
 
+@pytest.mark.slow
 def test_an_upload_takes_its_share_of_the_budget(cli: Cli) -> None:
     upload = ("--coded-samples", "100", "--noise-variance", "60", "--label-noise-variance", "80", "--norm-bound", "1.5")
     alone = planned(cli, "--updates", "20", "--epsilon", "3")

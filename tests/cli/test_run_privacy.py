@@ -39,6 +39,7 @@ def test_an_epsilon_runs_private_schemes_and_states_it_in_json(schemes: tuple[st
     assert summary == json.loads(Path("found/summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_named_schemes_are_kept_and_the_table_says_what_is_covered(cli: Cli) -> None:
     result = cli(
         "run", *CLI_SMALL, "--scheme", "dp-gd", "--epsilon", "2", "--threat-model", "sums-only", "--out", "found"
@@ -54,6 +55,7 @@ def test_named_schemes_are_kept_and_the_table_says_what_is_covered(cli: Cli) -> 
     assert "against a server that sees only sums over devices" in text
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_has_the_same_statement(cli: Cli) -> None:
     arguments = ("run", *SMALL, "--scheme", "dp-gd", "--epsilon", "2", "--out", "found", "--json")
     first = json.loads(cli(*arguments).out)
@@ -100,6 +102,7 @@ def regression() -> tuple[str, ...]:
     return ("--dataset", "table.csv", "--target", "y", "--devices", "3", "--rounds", "6")
 
 
+@pytest.mark.slow
 def test_a_regression_needs_a_bound_on_its_targets(cli: Cli, regression: tuple[str, ...]) -> None:
     cli("run", *regression, "--epsilon", "2").assert_refused("privacy.label_bound = 0", "--label-bound")
     assert [path.name for path in Path().iterdir()] == ["table.csv"]

@@ -43,6 +43,7 @@ def test_json_has_all_seeds(cli: Cli) -> None:
     assert json.loads(result.out)["seeds"] == [0, 1]
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_all_seeds_and_resume_continues_them(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = 0
 
@@ -85,27 +86,62 @@ def test_resuming_takes_the_seeds_from_the_folder(cli: Cli) -> None:
     cli("run", "--resume", "--seeds", "2").assert_refused("--resume", "seeds")
 
 
-def test_diverged_seeds_are_counted() -> None:
-    def over(values: list[float | None], mean: float | None) -> dict[str, Any]:
-        return {"values": values, "mean": mean, "low": mean, "high": mean}
+def over(values: list[float | None]) -> dict[str, Any]:
+    known = [value for value in values if value is not None]
+    mean = sum(known) / len(known) if len(known) == len(values) else None
+    return {"values": values, "mean": mean, "low": mean, "high": mean}
 
-    scheme = {
-        "title": "SCFL",
-        "accuracy": over([None, 0.5], None),
-        "time_to_90_s": over([None, 12.0], None),
-        "time_to_95_s": over([None, None], None),
-        "bytes_up": over([1e6, 1e6], 1e6),
-        "everything_charged_s": over([10.0, 10.0], 10.0),
+
+def scheme_over_seeds(name: str, scores: list[float | None], covers: str = "nothing", **given: Any) -> dict[str, Any]:
+    return {
+        "scheme": name,
+        "title": name.upper(),
+        "covers": covers,
+        "accuracy": over(scores),
+        "time_to_90_s": over([None, 12.0]),
+        "time_to_95_s": over([None, None]),
+        "bytes_up": over([1e6, 1e6]),
+        "everything_charged_s": over([10.0, 10.0]),
+        **given,
     }
-    summary = {
+
+
+def summary_of(
+    *schemes: dict[str, Any], centralised: float | None = None, epsilon: float | None = None
+) -> dict[str, Any]:
+    return {
         "dataset": "digits",
         "metric": "accuracy",
+        "epsilon": epsilon,
         "seeds": [0, 1],
-        "centralised": {"accuracy": over([None, None], None)},
-        "schemes": [scheme],
+        "centralised": {"accuracy": over([centralised, centralised])},
+        "schemes": list(schemes),
     }
-    text = text_of(seeds_table(summary))
+
+
+def test_diverged_seeds_are_counted() -> None:
+    text = text_of(seeds_table(summary_of(scheme_over_seeds("scfl", [None, 0.5]))))
     assert "1 of 2 diverged" in text
     assert "no centralised reference" in text
     assert "1 of 2" in text
-    assert "never" in text
+
+
+@pytest.mark.parametrize(("centralised", "said"), [(0.9, True), (-0.1, False), (None, False)])
+def test_never_is_said_of_a_goal_only(centralised: float | None, said: bool) -> None:
+    text = text_of(seeds_table(summary_of(scheme_over_seeds("scfl", [0.4, 0.5]), centralised=centralised)))
+    assert ("never" in text) is said
+
+
+@pytest.mark.parametrize(("epsilon", "styles"), [(None, ["bold", "", ""]), (2.0, ["", "bold", ""])])
+def test_with_an_epsilon_only_a_scheme_that_keeps_it_is_bold(epsilon: float | None, styles: list[str]) -> None:
+    schemes = (
+        scheme_over_seeds("scfl", [0.8, 0.8], "upload"),
+        scheme_over_seeds("dp-gd", [0.7, 0.7], "everything"),
+        scheme_over_seeds("ssp", [0.6, 0.6], "everything"),
+    )
+    assert [str(row.style) for row in seeds_table(summary_of(*schemes, epsilon=epsilon)).rows] == styles
+
+
+def test_a_small_upload_is_not_shown_as_none() -> None:
+    text = text_of(seeds_table(summary_of(scheme_over_seeds("scfl", [0.8, 0.8], bytes_up=over([2e4, 2e4])))))
+    assert " 0.02 " in text

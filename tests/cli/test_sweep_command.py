@@ -33,6 +33,7 @@ def test_a_grid_on_the_command_line(cli: Cli) -> None:
     cli(*SMALL, *over, "--out", "out").assert_refused("out exists and is not empty", "--resume")
 
 
+@pytest.mark.slow
 def test_seeds_and_json(cli: Cli) -> None:
     over = ("--over", "coding.noise_variance=0.1,5", "--seeds", "2", "--set", 'schemes=["dp-cfl"]')
     result = cli(*SMALL, *over, "--out", "out", "--json")

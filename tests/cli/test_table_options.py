@@ -26,6 +26,7 @@ def test_the_roles_of_columns_have_options(cli: Cli, command: str, monkeypatch: 
         assert option in text
 
 
+@pytest.mark.slow
 def test_a_table_is_run_with_options_alone(cli: Cli) -> None:
     write()
     result = cli("run", "--dataset", "wards.csv", *ROLES, *CLI_SMALL, "--out", "r", "--json")

@@ -45,6 +45,7 @@ def test_noise_that_makes_training_run_away_is_announced(cli: Cli) -> None:
     assert "indefinite" in result.out
 
 
+@pytest.mark.slow
 def test_checks(cli: Cli) -> None:
     result = cli("theory", "--check", "--draws", "500")
     assert "the theory by Monte Carlo" in result.out

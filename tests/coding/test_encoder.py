@@ -32,6 +32,7 @@ def test_moments_of_many_coded_rows(weighted: bool, noise: float, label_noise: f
     assert len(coded) == CODED
 
 
+@pytest.mark.slow
 def test_moments_over_many_independent_encodings() -> None:
     rows = random_rows(6, 3, 1, seed=2, weighted=True)
     encodings = [joined(encode(rows, 3, noise_variance=0.5, rng=np.random.default_rng([4, i]))) for i in range(4000)]

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.coding import Gram, Rows, compute_gram
@@ -60,7 +60,6 @@ def test_parts_of_gram_are_the_products_they_are_named_after() -> None:
     cuts=st.lists(st.integers(0, 60), max_size=4),
     weighted=st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
 def test_neither_blocks_nor_parts_matter(samples: int, size: int, cuts: list[int], weighted: bool) -> None:
     rows = random_rows(samples, 3, 2, seed=3, weighted=weighted)
     with pytest.MonkeyPatch.context() as patch:

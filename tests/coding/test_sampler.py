@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.coding import CodedData, EncoderName, Gram, Rows, compute_gram, encode, encode_all, sample_coded
@@ -306,7 +306,6 @@ def test_cheaper_encoder_at_both_ends() -> None:
     c=st.integers(1, 20_000),
     at_hand=st.booleans(),
 )
-@settings(deadline=None, max_examples=200)
 def test_cheaper_encoder_counts_multiplications(samples: list[int], d: int, o: int, c: int, at_hand: bool) -> None:
     m, n = sum(samples), d + o
     six_direct = 6 * c * m * n  # in sixths, so that all is exact

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -191,7 +191,6 @@ TOML_LINES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(content=TOML_LINES.map(lambda lines: "\n".join(lines).encode(errors="replace")) | st.binary(max_size=60))
 def test_whatever_is_in_a_file_is_a_config_or_one_sentence(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +198,6 @@ def test_whatever_is_in_a_file_is_a_config_or_one_sentence(content: bytes) -> No
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(
     texts=st.lists(
         st.text(max_size=30)
@@ -216,7 +214,6 @@ def test_whatever_is_set_is_a_config_or_one_sentence(texts: list[str]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=12), numbers=st.lists(st.floats(0, 1e30), max_size=4))
 def test_any_text_and_any_numbers_survive_writing(text: str, numbers: list[float]) -> None:
     values = {"data": {"dataset": text, "target": [text]}, "coding": {"noise_variance": numbers}}

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from codedfl._messages import no_such_key
@@ -265,7 +265,6 @@ OPTIONS = st.sampled_from(sorted(SCHEMES)).flatmap(
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
 @given(values=NESTED | RIGHT_PLACE | OPTIONS)
 @example(values={"options": {"\x1e": None}})
 def test_whatever_goes_in_is_a_config_or_one_sentence(values: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.data._cells import as_days, as_numbers, as_truths, as_words
@@ -65,7 +65,6 @@ def test_dates_become_days(column: Any, date_format: str, expected: list[float])
     assert not bad.any()
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.dates())
 def test_days_count_as_the_calendar_does(day: date) -> None:
     (days,), _ = as_days(pd.Series([day.isoformat()]))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -189,7 +189,6 @@ def test_the_same_randomness_gives_the_same_map() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(
     raw=hnp.arrays(
         np.float32,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.data import Dataset, Federation, Partition, build_federation, fit_feature_map, partition
@@ -78,7 +78,6 @@ def test_devices_are_described_by_their_classes() -> None:
     assert replace(make_federation([3, 1]), task="regression").describe()[0].classes == {}
 
 
-@settings(deadline=None)
 @given(
     samples=st.lists(st.integers(1, 12), min_size=1, max_size=6),
     fraction=st.floats(0.01, 0.99),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.data._idx import read_idx
@@ -54,7 +54,6 @@ def test_an_unreadable_path_is_refused(tmp_path: Path) -> None:
         read_idx(tmp_path, dimensions=1)
 
 
-@settings(deadline=None)
 @given(prefix=st.sampled_from([b"", b"\x00\x00\x08\x01", b"\x00\x00\x08\x01\x00\x00\x00"]), rest=st.binary(max_size=40))
 def test_arbitrary_bytes_give_labels_or_a_refusal(
     tmp_path_factory: pytest.TempPathFactory, prefix: bytes, rest: bytes

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -195,7 +194,6 @@ CELLS = st.sampled_from(
 RECORDS = st.lists(st.lists(CELLS, min_size=1, max_size=4).map(";".join), max_size=8).map("\n".join)
 
 
-@settings(deadline=None)
 @given(
     text=st.one_of(
         RECORDS.map(lambda records: f"x;y;z\n{records}\n".encode()),
@@ -229,7 +227,6 @@ TARGETS = hnp.arrays(st.sampled_from(TARGET_TYPES), (4,))
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(
     arrays=st.fixed_dictionaries(
         {"X": MATRIX | ANY_ARRAY, "y": TARGETS | ANY_ARRAY}, optional={"device": TARGETS | ANY_ARRAY, "X_test": MATRIX}
@@ -257,13 +254,11 @@ def test_a_pipe_is_refused_and_does_not_hang(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_table_with_a_million_columns_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_table_with_a_million_columns_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text(",".join(f"c{i}" for i in range(1_000_000)) + "\n" + ",".join(["0"] * 1_000_000) + "\n")
-    start = time.perf_counter()
     with pytest.raises(InputError, match="has 1000000 columns, more than the 50000 that a table may have"):
         load_own(path, target=["c0"])
-    assert time.perf_counter() - start < 10
 
 
 @pytest.mark.parametrize("value", [0, 3.5])

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.data._dataset import Dataset, one_hot
@@ -38,7 +37,6 @@ def assert_covers(parts: Parts, rows: int, devices: int) -> None:
     assert sorted(np.concatenate(parts).tolist()) == list(range(rows))
 
 
-@settings(deadline=None)
 @given(labels=LABELS, devices=DEVICES, seed=SEEDS)
 def test_shards_and_iid_cover_the_rows_evenly(labels: list[int], devices: int, seed: int) -> None:
     rows = len(labels)
@@ -55,7 +53,6 @@ def test_shards_and_iid_cover_the_rows_evenly(labels: list[int], devices: int, s
         assert max(sizes) - min(sizes) <= 1
 
 
-@settings(deadline=None)
 @given(labels=LABELS, devices=DEVICES, alpha=st.floats(1e-300, 1e6), seed=SEEDS)
 def test_dirichlet_covers_the_rows_or_is_refused(labels: list[int], devices: int, alpha: float, seed: int) -> None:
     try:
@@ -65,7 +62,6 @@ def test_dirichlet_covers_the_rows_or_is_refused(labels: list[int], devices: int
     assert_covers(parts, len(labels), devices)
 
 
-@settings(deadline=None)
 @given(ids=st.lists(st.text(max_size=3), min_size=1, max_size=30))
 def test_a_column_gives_each_device_its_own_rows(ids: list[str]) -> None:
     parts, names = partition_by_column(ids)
@@ -97,13 +93,11 @@ def test_alpha_sets_how_uneven_classes_are_spread() -> None:
     assert spread(0.5) == pytest.approx(np.sqrt(0.09 / 6), rel=0.25)
 
 
-def test_an_impossible_dirichlet_is_refused_fast() -> None:
-    start = time.perf_counter()
+def test_an_impossible_dirichlet_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"alpha = 0\.001 leaves some of 200 devices .* use a larger alpha or fewer devices"
     ):
         partition_dirichlet(np.repeat([0, 1], 30_000), 200, 0.001, rng())
-    assert time.perf_counter() - start < 2
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1.0, float("nan"), float("inf"), 1e7])
@@ -167,7 +161,6 @@ def test_a_partition_must_cover_the_rows_once(
         Partition(tuple(np.array(part, dtype=np.int64) for part in parts), names)
 
 
-@settings(deadline=None)
 @given(
     labels=st.lists(st.integers(0, 4), min_size=2, max_size=60),
     fraction=st.floats(0.001, 0.999),
@@ -200,7 +193,6 @@ def test_a_single_row_cannot_be_split() -> None:
         split_rows(1, 0.5, None, np.random.default_rng(0))
 
 
-@settings(deadline=None)
 @given(
     devices=st.lists(st.sampled_from("abcdefgh"), min_size=2, max_size=40),
     fraction=st.floats(0.05, 0.95),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.data import Column, Preprocessing
@@ -108,7 +108,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=50)
 @given(place=st.integers(0, 4), key=st.sampled_from([*ALL.to_dict()["columns"][0], "other"]), value=JSON)
 def test_whatever_is_malformed_is_refused(place: int, key: str, value: Any) -> None:
     values = ALL.to_dict()

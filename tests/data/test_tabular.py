@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl import files
@@ -161,7 +161,6 @@ def test_other_features_are_named() -> None:
         TABLE.with_features(("a", "c"))
 
 
-@settings(deadline=None)
 @given(values=st.lists(st.floats() | st.floats(-1e3, 1e3), min_size=1, max_size=20))
 def test_numbers_become_finite_float32_or_are_refused(values: list[float]) -> None:
     try:

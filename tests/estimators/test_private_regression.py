@@ -7,6 +7,7 @@ from codedfl.estimators import CodedRegressor
 from codedfl.training import ThreatModel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threat_model", ["each-message", "sums-only"])
 def test_a_weaker_guarantee_does_not_make_the_model_worse(threat_model: ThreatModel) -> None:
     """Few columns and many rows, where the budget goes to second moments and few rounds are left."""

@@ -58,6 +58,7 @@ def test_unbounded_budgets_are_null_and_named() -> None:
 NOISY = {"coding__clip_norm": 1.0, "coding__noise_variance": [20.0] * 5 + [10.0], "coding__label_noise_variance": 20.0}
 
 
+@pytest.mark.slow
 def test_a_limit_on_epsilon_names_the_devices_above_it() -> None:
     common: dict[str, Any] = {"coded_samples": 60, "delta": 1e-5, "label_noise_variance": 20.0}
     epsilons = [PrivacyAccountant(noise_variance=noise, **common).epsilon for noise in (20.0, 10.0)]
@@ -121,6 +122,7 @@ def test_a_regression_is_bounded_by_the_setting_and_never_by_its_data(
     assert {device.epsilon for device in run_audit(config, known_ratio=None).devices} == {expected.epsilon}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_the_picture_survives_unbounded_budgets(tmp_path: Path, noise: float) -> None:
     write_audit(run_audit(small_config(coding__noise_variance=noise, data__devices=20)), tmp_path)

@@ -42,6 +42,7 @@ def test_a_notebook_shows_the_table_and_the_curves_without_any_other_file(compar
     assert "<script" not in html
 
 
+@pytest.mark.slow
 def test_names_from_a_file_are_not_markup(comparison: Comparison) -> None:
     data = comparison.config.data.model_copy(update={"dataset": "<b>&.csv"})
     config = comparison.config.model_copy(update={"data": data})

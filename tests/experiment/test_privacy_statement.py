@@ -164,6 +164,7 @@ def own_file(folder: Path, **changes: Any) -> Any:
     return private_config(**{**given, **changes})
 
 
+@pytest.mark.slow
 def test_the_private_choice_of_the_clip_norm_is_part_of_every_statement(tmp_path: Path) -> None:
     comparison = run(own_file(tmp_path, schemes=["dp-gd", "scfl"]))
     for scheme in ("dp-gd", "scfl"):

@@ -18,6 +18,7 @@ def test_few_rounds_are_pointed_out(total_time_s: float, rounds: str) -> None:
     assert not rounds or f"training.total_time_s = {total_time_s} with rounds of 30 s (FedAvg)" in found[0]
 
 
+@pytest.mark.slow
 def test_schemes_with_rounds_of_their_own_share_a_note() -> None:
     found = run(small_config(schemes=["dp-gd", "ihm"], privacy__epsilon=2.0))
     (note,) = (note for note in notes_on(found) if "does not apply" in note)

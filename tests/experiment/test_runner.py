@@ -228,6 +228,7 @@ def test_a_total_time_shorter_than_a_round_is_refused() -> None:
         run(small_config(training__rounds=0, training__total_time_s=0.5), callbacks=(NeverTrain(),))
 
 
+@pytest.mark.slow
 def test_a_run_is_a_sweep_of_one_configuration() -> None:
     """Up to what rounding can do in float32 in 12 rounds of 5 steps, with sums over 30 features and at most 236 rows."""
     limit = 12 * 5 * (30 + 236) * float(np.finfo(np.float32).eps)
@@ -285,6 +286,7 @@ def test_the_threads_of_an_experiment_may_be_used_again() -> None:
     assert threading.active_count() == before, "none is left"
 
 
+@pytest.mark.slow
 def test_a_chosen_step_that_diverges_all_the_same_is_given_up_for_a_smaller_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

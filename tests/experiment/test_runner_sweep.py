@@ -203,6 +203,7 @@ def test_a_scheme_that_cannot_run_is_refused_before_any_other_trains() -> None:
     assert diary.said == []
 
 
+@pytest.mark.slow
 def test_results_can_be_summarised_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("codedfl.plotting._curves.draw_curves", lambda *_, **__: b"a picture")
     comparison = codedfl.sweep([small_config(), small_config(coding__noise_variance=1.0)])[1]

@@ -72,6 +72,7 @@ def test_the_table_has_one_row_per_point_and_scheme(folder: SweepFolder) -> None
     assert (folder.path / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_complete_points_are_not_run_again(
     folder: SweepFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

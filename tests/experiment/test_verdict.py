@@ -47,6 +47,7 @@ def test_what_noise_cannot_tell_apart_is_not_ranked() -> None:
     assert "cannot be told from it; CODEDFEDL is worse by more than noise" in worse.sentences[0]
 
 
+@pytest.mark.slow
 def test_the_true_best_stays_among_those_that_may_be_best() -> None:
     rng = np.random.default_rng(1)
     truth = {"ccfl": 0.9, "scfl": 0.895, "fedavg": 0.88, "momentum": 0.8}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -54,7 +54,6 @@ def test_optimal_loads_against_brute_force_for_random_devices() -> None:
     deadline_s=st.floats(0.1, 100),
     samples=st.integers(0, 80),
 )
-@settings(deadline=None)
 def test_optimal_loads_of_any_device(
     mac_rate: float, power_dbm: float, bandwidth_hz: float, deadline_s: float, samples: int
 ) -> None:

@@ -35,6 +35,7 @@ def assert_arrives_as_often_as_promised(arrivals: Arrivals) -> None:
     assert (np.abs(arrived - p) <= 4.5 * np.sqrt(p * (1 - p) / ROUNDS)).all()
 
 
+@pytest.mark.slow
 def test_adaptive_devices_arrive_whenever_one_sample_fits() -> None:
     arrivals = AdaptiveBatchArrivals(timing(), np.array([3000, 5, 1, 40, 0]), Streams(seed=4))
     assert arrivals.probability[:4].tolist() == timing().arrival_probability(1)[:4].tolist()
@@ -47,6 +48,7 @@ def test_adaptive_devices_arrive_whenever_one_sample_fits() -> None:
     assert not any(a.late_bits.any() for a in seen)
 
 
+@pytest.mark.slow
 def test_fixed_batches_arrive_with_their_probability() -> None:
     arrivals = FixedBatchArrivals(timing(), np.array([1, 10, 20, 30, 0]), Streams(seed=4))
     assert arrivals.probability.tolist() == timing().arrival_probability(arrivals.batch_sizes).tolist()

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
@@ -65,7 +65,6 @@ def test_fading_is_standard_exponential() -> None:
 
 
 @given(few=st.integers(1, 40), more=st.integers(0, 40), round=st.integers(0, 10_000))
-@settings(deadline=None)
 def test_fading_has_an_address(few: int, more: int, round: int) -> None:
     channel, streams = Channel(), Streams(seed=9)
     short, long = (channel.sample_fading(streams, round, n) for n in (few, few + more))

@@ -40,6 +40,7 @@ def test_it_is_the_sum_of_probabilities(deadline_s: float, samples: tuple[int, .
     assert np.all(found <= samples)
 
 
+@pytest.mark.slow
 def test_it_is_the_mean_over_rounds() -> None:
     """Within 4.5 standard errors, and one percent for the quadrature."""
     given, samples = timing(), np.array([3000, 150, 40, 3000])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -63,7 +63,6 @@ def test_server_batch_is_at_least_one_and_at_most_c() -> None:
 
 
 @given(batch=st.integers(1, 5000), mac_rate=st.integers(1, 10**7), steps=st.integers(1, 7))
-@settings(deadline=None)
 def test_server_batch_survives_rounding(batch: int, mac_rate: int, steps: int) -> None:
     """A deadline that is, up to rounding, exactly what a batch takes leaves room for that batch."""
     workload = Workload.for_linear_model(7, 3, steps)
@@ -96,7 +95,6 @@ def test_straggler_ratio_is_the_mean_miss() -> None:
 
 
 @given(timing=devices, batch=st.integers(1, 500), more=st.integers(0, 100), wider=st.floats(1, 100))
-@settings(deadline=None)
 def test_probability_falls_with_batch_and_rises_with_bandwidth(
     timing: RoundTiming, batch: int, more: int, wider: float
 ) -> None:
@@ -122,7 +120,6 @@ def test_largest_batch_against_brute_force() -> None:
 
 
 @given(timing=devices, fading=st.floats(0, 40), samples=st.integers(0, 10**6))
-@settings(deadline=None)
 def test_largest_batch_fits_and_one_more_does_not(timing: RoundTiming, fading: float, samples: int) -> None:
     gain = np.array([fading])
     batch = timing.largest_batch(gain, samples).item()
@@ -132,7 +129,6 @@ def test_largest_batch_fits_and_one_more_does_not(timing: RoundTiming, fading: f
 
 
 @given(timing=devices, fading=st.floats(0.1, 10), batch=st.integers(1, 2000))
-@settings(deadline=None)
 def test_largest_batch_at_a_deadline_met_to_the_last_digit(timing: RoundTiming, fading: float, batch: int) -> None:
     gain = np.array([fading])
     exact = timing.total_s(batch, gain).item()
@@ -210,7 +206,6 @@ def test_no_time_or_far_too_little_is_infinite_without_a_warning() -> None:
     most=st.integers(0, 60),
     guess=st.floats(-5, 100),
 )
-@settings(deadline=None)
 def test_largest_fitting_is_exact_from_any_start(limit: int, start: int, each: int, most: int, guess: float) -> None:
     # tenths are not exact in binary, so limits fall on integers up to rounding
     def fits(count: int) -> bool:

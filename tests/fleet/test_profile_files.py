@@ -42,6 +42,7 @@ def test_rows_with_names_are_matched(tmp_path: Path) -> None:
     assert radio_fleet(str(file), ["1", "02", "NA"]).mac_rate.tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_a_large_file_is_matched(tmp_path: Path) -> None:
     order = np.random.default_rng(0).permutation(20_000)
     rows = "".join(f"d{i},{i + 1},20\n" for i in order)

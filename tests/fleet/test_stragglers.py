@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -41,7 +41,6 @@ def test_the_ratio_is_hit_on_the_actual_devices(devices: int, batch: int, ratio:
     powers=st.lists(st.floats(-60, 90), min_size=1, max_size=6),
     batch=st.integers(1, 60),
 )
-@settings(deadline=None, max_examples=60)
 def test_very_different_devices(ratio: float, powers: list[float], batch: int) -> None:
     fleet = Fleet(tuple(map(str, range(len(powers)))), np.full(len(powers), 1.5e6), np.array(powers))
     given = replace(timing(), fleet=fleet)

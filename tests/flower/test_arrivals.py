@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -43,7 +43,6 @@ def probability(arrivals: NetworkArrivals, round: int) -> npt.NDArray[Any]:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(histories())
 def test_estimates_count_the_rounds_before(history: list[list[Outcome]]) -> None:
     arrivals = recorded(history)
@@ -53,7 +52,6 @@ def test_estimates_count_the_rounds_before(history: list[list[Outcome]]) -> None
     assert arrivals.probability.tolist() == [by_hand(history, i) for i in devices]
 
 
-@settings(deadline=None)
 @given(histories(), st.data())
 def test_an_estimate_does_not_depend_on_who_arrives_in_its_own_round_or_later(
     history: list[list[Outcome]], data: st.DataObject
@@ -65,7 +63,6 @@ def test_an_estimate_does_not_depend_on_who_arrives_in_its_own_round_or_later(
     np.testing.assert_array_equal(probability(recorded(history), k), probability(recorded(other), k))
 
 
-@settings(deadline=None)
 @given(histories())
 def test_a_checkpoint_brings_everything_back(history: list[list[Outcome]]) -> None:
     arrivals = recorded(history)
@@ -82,7 +79,6 @@ def test_a_checkpoint_brings_everything_back(history: list[list[Outcome]]) -> No
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(histories())
 def test_the_trace_replays_every_round_with_its_estimates(history: list[list[Outcome]]) -> None:
     arrivals = recorded(history)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -427,7 +427,6 @@ def fuzzed(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return clients
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_whatever_is_asked_the_answer_is_a_packet(fuzzed: dict[str, Client], data: st.DataObject) -> None:
     client = fuzzed[data.draw(st.sampled_from(["scfl", "ccfl"]))]

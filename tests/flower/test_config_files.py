@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -117,7 +117,6 @@ def clients(draw: st.DrawFn) -> ClientConfig:
 
 
 @given(federations())
-@settings(max_examples=50, deadline=None)
 def test_a_federation_reads_back_from_its_own_toml(config: FederationConfig) -> None:
     again = parse_federation(tomllib.loads(federation_toml(config)))
     assert again == config
@@ -125,7 +124,6 @@ def test_a_federation_reads_back_from_its_own_toml(config: FederationConfig) -> 
 
 
 @given(clients())
-@settings(max_examples=50, deadline=None)
 def test_a_client_reads_back_from_its_own_toml(config: ClientConfig) -> None:
     assert parse_client(tomllib.loads(client_toml(config))) == config
 

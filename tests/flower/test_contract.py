@@ -56,6 +56,7 @@ def test_devices_are_paid_for_the_items_that_they_pick_and_keep(folder: Path) ->
     assert devices["west"]["noise_variance"] == CONFIG.coding.noise_variance
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("naps")
 def test_a_device_that_adds_more_noise_than_it_sold_is_refused(folder: Path) -> None:
     def noisier(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet:  # noqa: ARG001

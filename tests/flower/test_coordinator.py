@@ -146,6 +146,7 @@ def test_a_federation_of_those_who_joined_is_that_of_the_simulator(made: Callabl
     np.testing.assert_array_equal(rounds.model, simulated(folder, three, clients, rounds))
 
 
+@pytest.mark.slow
 def test_the_learning_rate_is_relative_to_the_curvature(made: Callable[..., Path]) -> None:
     given = config("fedavg", rounds=1)
     folder = made(given)

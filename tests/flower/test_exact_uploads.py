@@ -99,6 +99,7 @@ def test_many_rows_are_projected_block_by_block(monkeypatch: pytest.MonkeyPatch)
         assert (np.abs(moments_of(upload(task, VARIANCE, LABEL_VARIANCE)) - wanted) < 5.02 * error).all()
 
 
+@pytest.mark.slow
 def test_a_factor_is_a_triangle_with_a_blur() -> None:
     plain = make_upload(
         replace(FACTOR_TASK, clip_norm=None),
@@ -137,6 +138,7 @@ def test_without_noise_a_sketch_is_exact() -> None:
     np.testing.assert_allclose(sent["energy"], [np.sum(x**2)], rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clip_norm", [None, 1.5])
 def test_every_number_of_a_sketch_has_noise_of_its_own(clip_norm: float | None) -> None:
     task = replace(SKETCH_TASK, clip_norm=clip_norm)

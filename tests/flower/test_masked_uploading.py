@@ -219,6 +219,7 @@ def test_a_device_that_answers_wrongly_is_left_out(folder: Path, phase: Kind, fa
     assert [event["what"] for event in events(folder, "refused")] == [phase] * 3
 
 
+@pytest.mark.slow
 def test_a_device_that_adds_more_noise_than_it_sold_is_left_out(digits_with_keys: Path, tmp_path: Path) -> None:
     contract = config().model_copy(update={"incentive": FederationIncentive(total_reward=20.0)})
     folder = copy_federation(digits_with_keys, tmp_path / "federation", contract)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.flower._pace import LEAST_SHARE, MEMORY, SHARE_OF_DEADLINE, Pace
@@ -17,7 +17,6 @@ def test_before_the_first_answer_a_device_is_asked_for_all_rows_or_as_many_as_ar
     assert pace.request(0, samples=50, steps=5, deadline_s=30.0, first=64) == 50
 
 
-@settings(deadline=None)
 @given(st.floats(1e-6, 1e-2), st.floats(0.0, 10.0), st.integers(1, 500), st.integers(1, 10))
 def test_a_device_of_constant_speed_fills_its_share_of_the_round(
     row_s: float, overhead_s: float, rows: int, steps: int
@@ -32,7 +31,6 @@ def test_a_device_of_constant_speed_fills_its_share_of_the_round(
     assert overhead_s + steps * (asked + 1) * row_s > SHARE_OF_DEADLINE * deadline_s - tolerance
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 1000), seconds, seconds), max_size=8), st.integers(1, 10**6), seconds)
 def test_whatever_was_measured_at_least_one_row_and_at_most_all_are_asked_for(
     answers: list[tuple[int, float, float]], samples: int, deadline_s: float

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.curvature import SubspaceUpload
@@ -256,7 +256,6 @@ def test_what_leaves_no_bound(scheme: str) -> None:
     assert epsilon_of_upload(regression(clip_norm=1.0), NoiseLevel(1.0, 1.0), samples=10) is None
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(["scfl", "one-shot", "ccfl"]),
     st.floats(0.01, 50),
@@ -348,7 +347,6 @@ def test_a_budget_that_needs_absurd_noise_is_refused() -> None:
 CONTRACT = contract_for_reward(DeviceTraits([1.0, 1.1, 1.4, 2.0]), total_reward=100.0, coded_samples=1000)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.floats(0.01, 50), st.sampled_from([0.0, 0.01, 1.0, 100.0]))
 def test_a_device_picks_the_item_that_is_best_for_it(sensitivity: float, least: float) -> None:
     menu, best, worth = CONTRACT.menu, None, 0.0

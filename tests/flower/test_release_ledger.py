@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -296,7 +296,6 @@ RELEASES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(RELEASES, st.booleans()), max_size=6))
 def test_whatever_is_appended_verifies(releases: list[tuple[dict[str, Any], bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

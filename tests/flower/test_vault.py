@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stnp
 
@@ -59,7 +59,6 @@ def test_another_key_is_another_release(tmp_path: Path) -> None:
     assert not vault.holds("deadbee0")
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=10).filter(lambda name: "\0" not in name and "/" not in name).filter(str.isprintable),
@@ -134,6 +133,7 @@ def test_a_release_truncated_anywhere_is_refused_and_not_drawn_again(tmp_path: P
     Vault(tmp_path).release(KEY, never)
 
 
+@pytest.mark.slow
 def test_a_release_altered_anywhere_is_refused_or_the_same(tmp_path: Path) -> None:
     """Some bytes of an archive mean nothing, such as the time of a member."""
     stored = Vault(tmp_path).release(KEY, lambda: {"x": np.arange(2, dtype=np.float32)})

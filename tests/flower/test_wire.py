@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -33,7 +33,6 @@ def sent(data: bytes, stype: str = NPY) -> RecordDict:
     return RecordDict({"arrays": ArrayRecord({"x": array}), "values": ConfigRecord()})
 
 
-@settings(deadline=None)
 @given(st.dictionaries(names, arrays, max_size=3), st.dictionaries(names, numbers, max_size=4))
 def test_a_packet_survives_the_wire(content: dict[str, Any], values: dict[str, Any]) -> None:
     packet = Packet(content, values)
@@ -88,7 +87,6 @@ def test_a_damaged_array_is_refused(data: bytes) -> None:
         from_records(sent(data))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200) | st.binary(max_size=80).map(lambda tail: npy(np.zeros(3))[:70] + tail))
 def test_whatever_an_array_holds_nothing_but_a_value_error_is_raised(data: bytes) -> None:
     try:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -57,7 +57,6 @@ def test_budgets_and_noise_agree_with_theorem_2() -> None:
     coded_samples=st.integers(1, 100_000),
     power=st.floats(1, 4),
 )
-@settings(deadline=None, max_examples=60)
 def test_no_device_gains_by_another_item_or_by_leaving(
     seed: int, devices: int, tied: bool, log_weight: float, coded_samples: int, power: float
 ) -> None:
@@ -78,7 +77,6 @@ def test_no_device_gains_by_another_item_or_by_leaving(
 
 
 @given(seed=st.integers(0, 2**32), devices=st.integers(1, 80), tied=st.booleans())
-@settings(deadline=None, max_examples=30)
 def test_the_order_of_devices_does_not_matter(seed: int, devices: int, tied: bool) -> None:
     traits = random_traits(seed, devices, tied)
     contract = design_contract(traits, 2e4, 300)

@@ -20,6 +20,7 @@ def test_table_for_the_total_rewards_of_the_paper() -> None:
     assert all(row.verify().holds for row in table)
 
 
+@pytest.mark.slow
 def test_the_weight_is_found_again() -> None:
     rng = np.random.default_rng(2)
     for power in (1.0, 2.0, 3.0):

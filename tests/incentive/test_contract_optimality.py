@@ -45,6 +45,7 @@ def solved(gamma: Gamma, case: tuple[Vector, Vector, Vector, int, float]) -> flo
     )[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("instances", "ties"), [(12, 1), pytest.param(60, 10, marks=pytest.mark.slow)])
 def test_against_a_solver_of_the_whole_problem(instances: int, ties: int) -> None:
     rng = np.random.default_rng(4)
@@ -63,6 +64,7 @@ def test_against_a_solver_of_the_whole_problem(instances: int, ties: int) -> Non
     assert tied >= ties
 
 
+@pytest.mark.slow
 def test_against_pooling_one_block_at_a_time() -> None:
     rng = np.random.default_rng(5)
     merges = 0

@@ -44,7 +44,7 @@ def test_a_bad_file_is_refused_in_one_sentence(tmp_path: Path, text: str, words:
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=60) | st.text(max_size=60).map(lambda text: f"sensitivity\n{text}".encode()))
 def test_whatever_is_in_the_file_is_devices_or_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.csv").write_bytes(content)

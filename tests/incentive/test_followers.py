@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.incentive._followers import capped_response, free_intensity, free_response, reward_at_intensity
@@ -92,7 +92,6 @@ def test_all_caps_bind_when_the_reward_is_large() -> None:
     scale=st.floats(1e-3, 1e3),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(deadline=None)
 def test_scaling_and_reordering(mu: list[float], reward: float, scale: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     vector, order = np.array(mu), rng.permutation(len(mu))
@@ -106,7 +105,6 @@ def test_scaling_and_reordering(mu: list[float], reward: float, scale: float, se
 
 
 @given(seed=st.integers(0, 2**32 - 1), devices=st.integers(2, 40), fraction=st.floats(0.05, 0.999))
-@settings(deadline=None)
 def test_reward_at_intensity_inverts_the_root(seed: int, devices: int, fraction: float) -> None:
     rng = np.random.default_rng(seed)
     mu = rng.uniform(0.5, 2, devices)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -66,7 +66,6 @@ def test_fields_fit_together() -> None:
     power=st.floats(-2, 4),
     caps=st.booleans(),
 )
-@settings(deadline=None)
 def test_nobody_gains_by_a_change_or_by_leaving(
     seed: int, devices: int, spread: float, power: float, caps: bool
 ) -> None:

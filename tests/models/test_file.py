@@ -58,7 +58,7 @@ def test_any_reader_of_safetensors_sees_the_tensors(tmp_path: Path) -> None:
     assert sha256(blank).hexdigest() == description["sha256"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_anywhere_is_refused(saved: Path, tmp_path: Path, position: float, bit: int) -> None:
     content = bytearray(saved.read_bytes())
@@ -78,7 +78,7 @@ def test_the_whole_header_is_guarded(saved: Path, tmp_path: Path) -> None:
         assert len(refusal_of(lambda: Predictor.load(damaged)).splitlines()) == 1, position
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1, exclude_max=True), tail=st.binary(max_size=40))
 def test_a_truncated_file_is_refused(saved: Path, tmp_path: Path, share: float, tail: bytes) -> None:
     whole = saved.read_bytes()
@@ -88,7 +88,7 @@ def test_a_truncated_file_is_refused(saved: Path, tmp_path: Path, share: float, 
     assert content == whole or refusal_of(lambda: Predictor.load(damaged)).startswith(f"'{damaged}' ")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     values=st.dictionaries(
         st.sampled_from(

@@ -40,6 +40,7 @@ def test_every_figure_is_drawn_and_no_table() -> None:
     assert set(FIGURES) - set(DRAWN) == {"table-lambda", "table-schemes", "overhead"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_slow(DRAWN, "fig-coded-samples"))
 def test_the_same_tables_give_the_same_png_and_svg(name: str) -> None:
     figures = [drawn(name, Scope(quick=True, seeds=(0, 1))) for _ in range(2)]
@@ -77,12 +78,14 @@ def test_what_guesses_is_left_out_of_a_scale_that_others_need() -> None:
     assert figure.axes[0].get_ylim()[0] > 0.8
 
 
+@pytest.mark.slow
 def test_there_is_a_panel_for_each_task_with_a_line_for_each_series() -> None:
     figure = drawn("fig-tradeoff", Scope(seeds=(0, 1)))
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["MNIST", "CIFAR-10"]
     assert labels(figure) == [["SCFL", "DP-CFL", "CodedFedL"]] * 2
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_on_both_clocks() -> None:
     figure = drawn("fig-convergence", Scope(seeds=(0, 1)))
     assert len(figure.axes) == 4

@@ -176,6 +176,7 @@ class Diary(Progress):
         self.lines.append(text)
 
 
+@pytest.mark.slow
 def test_progress_hears_of_every_stage_and_job(tmp_path: Path) -> None:
     diary = Diary()
     executor = Executor(Cache(tmp_path), processes=1, progress=diary)

@@ -185,6 +185,7 @@ def test_every_claim_is_judged_in_the_full_version(name: str) -> None:
         assert set(panels) == set(claim.panels or panels)
 
 
+@pytest.mark.slow
 def test_a_plateau_that_goes_on_rising_is_none() -> None:
     done = made_up(FIGURES["fig-tradeoff"], FULL, lambda run: 0.9 - 0.02 * (10 - run.x))
     (found,) = [each for each in done.judgements if "plateaus" in each.claim]

@@ -91,6 +91,7 @@ def test_the_interval_of_two_values_by_hand() -> None:
     assert interval(np.array([1.0, 3.0])) == pytest.approx((2.0, 2.0 - half, 2.0 + half))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (3, 6))])
 def test_the_interval_covers_the_truth_in_95_percent_of_cases(count: int) -> None:
     draws, truth = 3000, 0.7

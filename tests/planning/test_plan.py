@@ -38,6 +38,7 @@ def test_every_scheme_is_forecast_and_the_soonest_chosen() -> None:
     assert plan.centralised == pytest.approx(0.96, abs=0.02)
 
 
+@pytest.mark.slow
 def test_costs_clock_and_privacy_are_exactly_those_of_a_run() -> None:
     names = ("fedavg", "codedfedl", "scfl", "ccfl", "one-shot", "fed3r")
     config = config_of(*names, training__rounds=2, learning_rate__scale=0.5, coding__clip_norm=1.0)
@@ -62,6 +63,7 @@ def test_the_test_data_plays_no_part() -> None:
     assert make_plan(config, experiment=swapped).as_dict() == make_plan(config, experiment=experiment).as_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["momentum", pytest.param("ccfl", marks=pytest.mark.slow)])
 def test_a_planned_run_takes_about_as_long_as_predicted(name: str, tmp_path: Path) -> None:
     """Within the range that the plan gives, on the seed that the rule of CCFL was fitted to."""

@@ -101,6 +101,7 @@ def test_a_regression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_picture(draw(run(small_config(data__dataset="own.csv", data__target=["y"]))))
 
 
+@pytest.mark.slow
 def test_many_devices_and_a_title_with_dollars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -109,6 +110,7 @@ def test_many_devices_and_a_title_with_dollars(tmp_path: Path, monkeypatch: pyte
     assert_picture(draw(run(config)))
 
 
+@pytest.mark.slow
 def test_names_are_beside_the_curves_which_have_a_dot_at_their_end(comparison: Comparison) -> None:
     """Also if most end at the same score, or long before the others."""
 

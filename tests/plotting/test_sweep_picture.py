@@ -34,6 +34,7 @@ def size_of(png: bytes) -> tuple[int, int]:
     return width, height
 
 
+@pytest.mark.slow
 def test_a_grid_of_one_two_and_three_keys() -> None:
     one = {"coding.noise_variance": [0.1, 1.0, 10.0]}
     two = one | {"data.partition": ["iid", "shards"]}
@@ -119,6 +120,7 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed() -> None:
     assert _band([[]], "training", 1.0) is None
 
 
+@pytest.mark.slow
 def test_curves_over_seeds_are_drawn() -> None:
     schemes = [SeedCurves("scfl", "SCFL", [curve([0.1, 0.5, 0.7], 100.0), curve([0.1, 0.6, 0.65], 300.0)])]
     schemes.append(SeedCurves("fed3r", "Fed3R", [curve([0.8], 10.0), curve([0.9], 30.0)]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,13 +70,13 @@ CASES: dict[str, tuple[tuple[Mechanism, ...], tuple[float, ...]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_delta_agrees_with_monte_carlo(name: str) -> None:
-    assert_monte_carlo_agrees(*CASES[name], draws=100_000)
+    assert_monte_carlo_agrees(*CASES[name], draws=40_000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_delta_agrees_with_much_monte_carlo(name: str) -> None:
-    assert_monte_carlo_agrees(*CASES[name], draws=1_000_000)
+    assert_monte_carlo_agrees(*CASES[name], draws=400_000)
 
 
 @pytest.mark.parametrize("direction", ["remove", "add"])
@@ -134,6 +133,7 @@ def test_poisson_samples_agree_with_dp_accounting(noise: float, rate: float, cou
     assert epsilon_of([GaussianMechanism(noise, count, rate)], 1e-5) == pytest.approx(expected, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_it_is_tighter_than_renyi_and_never_above_it() -> None:
     cases: list[list[Mechanism]] = [
         [GaussianMechanism(0.9, 1000, 0.01)],
@@ -171,6 +171,7 @@ def test_order_does_not_matter() -> None:
     assert len({epsilon_of(order, 1e-5) for order in itertools.permutations(MIXED)}) == 1
 
 
+@pytest.mark.slow
 def test_two_uploads_are_one_of_twice_the_rows_also_on_the_grid() -> None:
     """Ratios that differ by a millionth cannot be merged, and go through the grid."""
     once = epsilon_of([CodedMechanism(200, 0.05)], 1e-5)
@@ -178,6 +179,7 @@ def test_two_uploads_are_one_of_twice_the_rows_also_on_the_grid() -> None:
     assert once * (1 - 1e-5) <= apart <= once * 1.001
 
 
+@pytest.mark.slow
 def test_more_noise_fewer_releases_and_smaller_batches_reveal_less() -> None:
     base = epsilon_of([GaussianMechanism(1.0, 100, 0.05)], 1e-5)
     assert epsilon_of([GaussianMechanism(1.1, 100, 0.05)], 1e-5) < base
@@ -205,16 +207,14 @@ def test_bad_numbers_are_refused() -> None:
     delta=st.floats(-300, -0.5).map(lambda x: 10.0**x),
     coded=st.none() | st.tuples(st.integers(1, 10**6), st.floats(-9, 3).map(lambda x: 10.0**x)),
 )
-@settings(deadline=None, max_examples=20, derandomize=True)
+@settings(max_examples=40)
 def test_extremes_lie_between_a_part_and_a_plain_bound(
     noise: float, rate: float, count: int, delta: float, coded: tuple[int, float] | None
 ) -> None:
     """One release of the sum, or the upload alone, is not above; what is never amplified is not below."""
     uploads = [] if coded is None else [CodedMechanism(*coded)]
     mechanisms: list[Mechanism] = [GaussianMechanism(noise, count, rate), *uploads]
-    started = time.monotonic()
     found = epsilon_of(mechanisms, delta)
-    assert time.monotonic() - started < 60
     assert found >= epsilon_of(uploads, delta) * (1 - 1e-6) - 1e-12
     assert found <= renyi_epsilon(merge(mechanisms), delta)
     if delta < rate:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -34,7 +34,6 @@ def changed(budget: PrivacyAccountant, **changes: Any) -> PrivacyAccountant:
     adjacency=ADJACENCIES,
     devices_in_sum=st.sampled_from([None, 1, 20]),
 )
-@settings(deadline=None, max_examples=40)
 def test_any_of_the_four_is_solved_from_the_other_three(
     coded_samples: int,
     noise_variance: float,
@@ -91,7 +90,6 @@ def test_noise_for_ten_thousand_coded_samples(epsilon: float, variance: float) -
 
 
 @given(scale=st.floats(1e-3, 1e3), c=st.integers(1, 5000), variance=st.floats(0.1, 1e3))
-@settings(deadline=None, max_examples=30)
 def test_only_the_ratio_of_norm_and_noise_counts(scale: float, c: int, variance: float) -> None:
     one = PrivacyAccountant(coded_samples=c, noise_variance=variance, delta=1e-6)
     other = PrivacyAccountant(coded_samples=c, noise_variance=variance * scale**2, delta=1e-6, norm_bound=scale)

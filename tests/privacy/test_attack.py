@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
@@ -101,6 +100,7 @@ def test_error_of_one_unknown_row_is_that_of_the_theory() -> None:
     assert abs(ratio.mean - 1) < 3 * ratio.standard_error < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("times_threshold", "shows"),
     [pytest.param(0.3, False, marks=pytest.mark.slow), (3.0, True), pytest.param(10.0, True, marks=pytest.mark.slow)],
@@ -269,6 +269,7 @@ def test_rotated_unknown_rows_give_the_same_coded_data() -> None:
     assert first.gram == pytest.approx(second.gram, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_attack_cannot_tell_rotated_rows_apart() -> None:
     # over seeds, the mean of every entry of A^T A agrees within 4.5 standard errors (55 entries: chance 4e-4 of a failure)
     X = np.random.default_rng(0).standard_normal((26, 10))
@@ -328,12 +329,10 @@ def test_at_least_one_row_is_known_and_one_is_not(ratio: float, known: int) -> N
     assert all(math.isfinite(value) for value in astuple(result))
 
 
-def test_an_image_of_mnist_size_takes_seconds() -> None:
+@pytest.mark.slow
+def test_an_image_of_mnist_size() -> None:
     X = np.random.default_rng(0).random((600, 784), dtype=np.float32)
-    start = time.perf_counter()
     result = attack_error(X, 0.5, 5000, 0.0, np.random.default_rng(1))
-    # one to two seconds on one core
-    assert time.perf_counter() - start < 30
     assert result.oracle_error < 0.5 * result.oracle_control_error
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -112,7 +112,6 @@ def test_the_step_is_a_power_of_two_at_most_the_deviation_over_2_46(deviation: f
     assert 2**46 <= Fraction(deviation) / Fraction(step) < 2**47
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20), st.floats(1e-3, 1e3))
 def test_what_is_returned_lies_on_the_grid_and_is_the_rounded_exact_sum(values: list[float], deviation: float) -> None:
     step = Fraction(grid_step(deviation))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -45,7 +45,6 @@ DELTAS = st.one_of(st.floats(-300, -0.1).map(lambda exponent: 10.0**exponent), s
     adjacency=ADJACENCIES,
     devices_in_sum=st.sampled_from([None, 20, MOST]),
 )
-@settings(deadline=None, max_examples=60)
 def test_the_accountant_answers_or_refuses(numbers: dict[str, Any], missing: str, **rest: Any) -> None:
     numbers[missing] = None
     refusal = ""
@@ -66,7 +65,6 @@ def test_the_accountant_answers_or_refuses(numbers: dict[str, Any], missing: str
 
 
 @given(epsilon=MAGNITUDES, factor=st.floats(1.001, 1e6), c=COUNTS, ratio=MAGNITUDES, adjacency=ADJACENCIES)
-@settings(deadline=None, max_examples=60)
 def test_delta_falls_with_epsilon_and_grows_with_the_ratio(
     epsilon: float, factor: float, c: int, ratio: float, adjacency: Adjacency
 ) -> None:
@@ -79,7 +77,6 @@ def test_delta_falls_with_epsilon_and_grows_with_the_ratio(
 
 @pytest.mark.slow
 @given(delta=DELTAS, c=COUNTS, ratio=st.floats(-280, 180).map(lambda e: 10.0**e), adjacency=ADJACENCIES)
-@settings(deadline=None, max_examples=30)
 def test_the_exact_epsilon_leads_back_to_its_ratio(delta: float, c: int, ratio: float, adjacency: Adjacency) -> None:
     epsilon = exact_epsilon(delta, c, ratio, adjacency)
     if epsilon > 1e-9 * min(1.0, ratio * math.sqrt(c)):  # below, epsilon hardly depends on the ratio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -52,7 +52,6 @@ def test_it_agrees_with_dp_accounting() -> None:
 
 @pytest.mark.slow
 @given(mu=st.floats(1e-300, 1e150), delta=st.floats(1e-290, 0.999), factor=st.floats(1.0, 10.0))
-@settings(deadline=None, max_examples=200)
 def test_it_never_falls_with_mu_and_never_grows_with_delta(mu: float, delta: float, factor: float) -> None:
     epsilon = gaussian_epsilon(mu, delta)
     assert epsilon >= 0

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special
 
@@ -137,7 +137,6 @@ def test_bad_budgets_are_refused(bits: float, c: int, h2: float, field: str) -> 
     variance=st.floats(1e-3, 1e3),
     repeat=st.booleans(),
 )
-@settings(deadline=None)
 def test_interference_against_leaving_out_one_sample_at_a_time(
     seed: int, samples: int, columns: int, variance: float, repeat: bool
 ) -> None:
@@ -191,7 +190,6 @@ def test_one_column_is_where_the_paper_is_right() -> None:
 
 
 @given(seed=st.integers(0, 2**32), samples=st.integers(1, 20), columns=st.integers(1, 6))
-@settings(deadline=None)
 def test_budgets_are_ordered(seed: int, samples: int, columns: int) -> None:
     X = np.random.default_rng(seed).uniform(-1, 1, (samples, columns))
     budget = mi_dp_of_device(X, 50, 0.1)

@@ -48,6 +48,7 @@ def test_poisson_batches_need_less_and_uploads_more() -> None:
     assert sampled < with_upload < full
 
 
+@pytest.mark.slow
 def test_the_value_of_dp_accounting() -> None:
     """Its epsilon at the noise found, on a grid of its own, is the target to 0.1%."""
     from dp_accounting.pld import privacy_loss_distribution as library
@@ -113,7 +114,7 @@ def test_long_runs(updates: int, rate: float) -> None:
     updates=st.integers(1, 2000),
     rate=st.floats(0.001, 1.0),
 )
-@settings(deadline=None, max_examples=12, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 def test_any_solution_keeps_its_budget(epsilon: float, delta: float, updates: int, rate: float) -> None:
     noise = noise_multiplier_for(epsilon, delta, updates=updates, sampling_rate=rate)
     assert epsilon_of([GaussianMechanism(noise, updates, rate)], delta) <= epsilon

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -65,7 +65,6 @@ def test_printed_values(canaries: int, guesses: int, correct: int, delta: float,
     odds=st.integers(0, 40),
     delta=st.sampled_from([0.0, 1e-6, 1e-3, 0.125]),
 )
-@settings(deadline=None, max_examples=60)
 def test_the_p_value_is_that_of_exact_arithmetic(counts: list[int], odds: int, delta: float) -> None:
     correct, guesses, canaries = counts[0], max(counts[1], 1), max(counts[2], 1)
     success = Fraction(odds + 1, odds + 2)
@@ -104,7 +103,6 @@ def test_no_leak_beats_the_p_value_and_one_comes_close(canaries: int, guesses: i
     delta=st.sampled_from([0.0, 1e-8, 1e-5, 1e-3]),
     confidence=st.sampled_from([0.6, 0.95, 0.999999]),
 )
-@settings(deadline=None, max_examples=50)
 def test_the_bound_is_at_least_where_the_p_value_crosses(
     guesses: int, share: float, extra: int, delta: float, confidence: float
 ) -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -23,7 +23,6 @@ def worst_pair(r: float, adjacency: Adjacency) -> tuple[Matrix, Matrix]:
 
 
 @given(r=RATIOS, place=st.floats(0.01, 0.99), c=st.integers(1, 10**6), adjacency=st.sampled_from(DIRECTIONS))
-@settings(deadline=None)
 def test_closed_form_is_the_formula_with_determinants(r: float, place: float, c: int, adjacency: Adjacency) -> None:
     order = 1 + place / r
     expected = c * renyi_of_zero_mean_gaussians(*worst_pair(r, adjacency), order)
@@ -103,7 +102,6 @@ def test_divergence_is_infinite_from_the_last_order_on() -> None:
     variance=st.floats(0.05, 20),
     place=st.floats(0.02, 0.98),
 )
-@settings(deadline=None)
 def test_no_data_exceed_the_worst_case(seed: int, columns: int, others: int, variance: float, place: float) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(others, columns))

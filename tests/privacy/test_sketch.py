@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -32,7 +32,6 @@ def sent(X: FloatArray, Y: FloatArray, bound: float) -> tuple[FloatArray, FloatA
     y=arrays(np.float64, (1, OUTPUTS), elements=entries),
     bound=st.floats(0.1, 3),
 )
-@settings(deadline=None, max_examples=80)
 def test_no_sample_changes_a_sketch_by_more_than_its_sensitivity(
     X: FloatArray, Y: FloatArray, x: FloatArray, y: FloatArray, bound: float
 ) -> None:

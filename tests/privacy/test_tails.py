@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
@@ -60,7 +60,6 @@ def test_far_lower_tail_against_quadrature(freedom: int, factor: float) -> None:
 
 
 @given(freedom=st.integers(1, 30_000), deviation=st.floats(-150, 150))
-@settings(deadline=None)
 def test_tails_obey_the_recurrence(freedom: int, deviation: float) -> None:
     """``SF_(c+2)(x) = SF_c(x) + 2 density_(c+2)(x)`` joins every pair of methods, and the like for the CDF."""
     x = freedom + deviation * math.sqrt(2 * freedom)

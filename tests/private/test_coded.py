@@ -36,6 +36,7 @@ def test_steps_on_batches_are_stable_in_the_mean_square_below_the_inverse_of_the
     assert growth(4 / curvature) > 1, "the bound is not loose by more than a factor of 4"
 
 
+@pytest.mark.slow
 def test_the_spectrum_is_that_of_the_coded_second_moment() -> None:
     prepared = scfl_private().prepare(private_setting(4.0))
     (coded,) = prepared.coded
@@ -61,6 +62,7 @@ def test_the_ridge_outweighs_the_negative_eigenvalues_of_the_coded_hessian(
     assert combined[-1] < 2 * (1 + course.momentum) / course.step
 
 
+@pytest.mark.slow
 def test_the_ridge_has_the_part_of_the_noise_that_its_formula_says() -> None:
     """Without negative eigenvalues it is s B / (0.1 B_Y), s^2 being the noise of both gradients."""
     setting = private_setting(50.0, samples=(400, 300), coded_samples=500, clip_norm=0.8, label_bound=2.0)
@@ -75,6 +77,7 @@ def test_the_ridge_has_the_part_of_the_noise_that_its_formula_says() -> None:
     assert scheme.course(prepared).ridge == pytest.approx(noise * 0.8 / (0.1 * 2.0), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_noise_multipliers_use_what_the_upload_leaves() -> None:
     setting = private_setting(2.0)
     scheme = cast(CodedDescent, scfl_private(rounds=5))
@@ -141,6 +144,7 @@ def test_without_noise_it_tends_to_the_solution_of_both_second_moments(monkeypat
     np.testing.assert_allclose(stayed.model, solution, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_number_of_rounds_depends_on_public_numbers_alone() -> None:
     setting = private_setting(2.0)
     other = replace(setting, federation=make_federation(seed=5))

@@ -20,6 +20,7 @@ from tests.problems import ALWAYS_DBM
 ALWAYS: dict[str, Any] = {"power_dbm": ALWAYS_DBM, "deadline_s": 1e6}
 
 
+@pytest.mark.slow
 def test_sketches_use_their_share_and_gradients_what_is_left() -> None:
     setting = private_setting(2.0)
     scheme = cast(HessianMixing, ihm(rounds=4, budget_share=0.3))
@@ -74,6 +75,7 @@ def test_sketches_are_independent_and_have_the_mean_and_variance_of_their_law(
     assert abs(np.corrcoef(first, second)[0, 1]) < 4 / math.sqrt(200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threat_model", THREAT_MODELS)
 def test_a_step_is_newtons_with_the_sketch_of_its_round(threat_model: ThreatModel) -> None:
     setting = private_setting(20.0, threat_model, **ALWAYS)
@@ -142,6 +144,7 @@ def test_without_noise_it_converges_to_least_squares(
     assert distances[6] < 8.0**-6 * distances[0] * 4
 
 
+@pytest.mark.slow
 def test_clipping_and_noise_of_the_gradients_reach_the_devices() -> None:
     setting = private_setting(2.0, "sums-only", label_bound=3.0, clip_norm=0.5)
     scheme = cast(HessianMixing, ihm())
@@ -151,6 +154,7 @@ def test_clipping_and_noise_of_the_gradients_reach_the_devices() -> None:
     assert scheme.rounds(setting) == 3
 
 
+@pytest.mark.slow
 def test_rows_replace_factors_where_those_are_not_possible() -> None:
     assert SketchUpload().kind(private_setting(coded_samples=3)) == "factor"
     assert SketchUpload().kind(private_setting(coded_samples=2)) == "rows"

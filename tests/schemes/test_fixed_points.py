@@ -60,6 +60,7 @@ def test_the_fixed_point_of_dp_cfl_is_ridge_with_the_noise_as_penalty() -> None:
     assert (np.abs(np.mean(points, axis=0) - unpenalised) / error).max() > 10, "the penalty must be visible"
 
 
+@pytest.mark.slow
 def test_scfl_tends_to_the_mean_of_data_and_coded_data_not_to_the_optimum() -> None:
     """The limit solves (H + H~) W = X^T Y + X~^T Y~ / c with H~ = X~^T X~ / c - sigma^2 I: a floor remains."""
     setting = quiet_setting()

@@ -145,6 +145,7 @@ def test_a_setting_without_a_target_is_refused(name: str) -> None:
         prepare(name, replace(private_setting(), privacy=None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ihm", "ssp", "scfl-private"])
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_many_samples_teach_half_of_what_there_is_to_learn(name: str, task: Task) -> None:

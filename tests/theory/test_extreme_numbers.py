@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -27,7 +27,6 @@ sizes = st.floats(-300, 300).map(lambda exponent: 10.0**exponent) | st.floats(1e
     coded_samples=st.integers(1, 10**9),
     probability=st.floats(1e-9, 1),
 )
-@settings(deadline=None, max_examples=150)
 def test_a_finite_answer_or_one_sentence(
     noise: float,
     label_noise: float,

@@ -215,6 +215,7 @@ def stationary_gaps(round: Round, eta: float, runs: int, rounds: int, rng: np.ra
     return total / rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weight", "uploading"),
     [

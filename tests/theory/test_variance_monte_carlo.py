@@ -85,6 +85,7 @@ def sample_updates(scheme: Scheme, setting: Setting, model: FloatArray, draws: i
     return np.array(updates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if place < 1 else pytest.param(name, marks=pytest.mark.slow) for place, name in enumerate(CASES)]
 )

@@ -57,6 +57,7 @@ def test_a_check_of_a_bound_sees_a_bound_below_the_value(checks: list[Check]) ->
             assert not replace(check, corrected=0.5 * check.value).corrected_holds or check.value < 1e-9, check.name
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_checks() -> None:
     first, again, other = verify(seed=3, draws=50), verify(seed=3, draws=50), verify(seed=4, draws=50)
     assert first == again

@@ -10,6 +10,7 @@ from codedfl.tracking import TensorBoardCallback, tracker_from
 from tests.support import small_config
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_back_what_was_trained(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

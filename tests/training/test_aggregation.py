@@ -79,6 +79,7 @@ class Rare:
         return Attendance(np.where(arrived, [7, 12, 5, 1], 0), arrived, np.zeros(4))
 
 
+@pytest.mark.slow
 def test_a_device_that_hardly_ever_arrives_does_not_wreck_a_run() -> None:
     setting = make_setting()
     rate = LearningRate.relative(0.1, setting.gram.smoothness)

@@ -93,6 +93,7 @@ def noise_of(device: int, round: int, seed: int = 0, scale: float = 1.0) -> Floa
     return noisy.release(X, Y, None, W, scale) - exact
 
 
+@pytest.mark.slow
 def test_noise_is_gaussian_of_the_stated_deviation_in_the_coordinates_that_are_sent() -> None:
     draws = np.array([noise_of(device, round) for device in range(20) for round in range(100)])
     entries = draws.ravel() / 2.0

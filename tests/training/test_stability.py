@@ -171,6 +171,7 @@ def test_schemes_of_another_form_are_left_alone(scheme: Scheme) -> None:
 GRID: dict[str, Any] = {"learning_rate__scale": "grid", "learning_rate__grid": [0.2, 0.4, 50.0, 1e4]}
 
 
+@pytest.mark.slow
 def test_the_runner_does_not_try_unstable_steps_and_chooses_a_stable_one() -> None:
     tuned = run(small_config(schemes=["fedavg", "scfl", "dp-cfl"], training__rounds=60, **GRID))
     for result in tuned.results:

@@ -28,7 +28,7 @@ def gradient(setting: Setting, model: FloatArray = W) -> FloatArray:
     return result
 
 
-@pytest.fixture(params=[pytest.param(0.1, id="few"), pytest.param(1.0, id="all", marks=pytest.mark.slow)])
+@pytest.fixture(params=[pytest.param(0.04, id="few"), pytest.param(1.0, id="all", marks=pytest.mark.slow)])
 def effort(request: pytest.FixtureRequest) -> float:
     """The share of the draws that a test takes."""
     return float(request.param)

@@ -17,8 +17,8 @@ from rich.text import Text
 from codedfl.cli.live import live_training
 from codedfl.cli.options import Settings
 from codedfl.cli.outputs import discard_empty_runs
-from codedfl.cli.tables import new_table, print_verdict
-from codedfl.experiment import RunFolder, SeedRuns, run_seeds
+from codedfl.cli.tables import new_table, no_time, print_verdict, rounded
+from codedfl.experiment import SHARES, RunFolder, SeedRuns, best_schemes, run_seeds
 from codedfl.tracking import Tracker
 
 
@@ -92,7 +92,10 @@ def seeds_table(summary: Mapping[str, Any]) -> Table:
     table.add_column("scheme", no_wrap=True)
     for name in (metric, "±", "lowest", "to 90%", "to 95%", "MB up", "charged"):
         table.add_column(name, justify="right", no_wrap=True)
-    best = max((s[metric]["mean"] for s in summary["schemes"] if s[metric]["mean"] is not None), default=None)
+    best = best_schemes(
+        {scheme["scheme"]: scheme[metric]["mean"] for scheme in summary["schemes"]},
+        {scheme["scheme"]: scheme["covers"] for scheme in summary["schemes"]} if summary["epsilon"] else None,
+    )
     for scheme in summary["schemes"]:
         score = scheme[metric]
         known = score["mean"] is not None
@@ -101,18 +104,17 @@ def seeds_table(summary: Mapping[str, Any]) -> Table:
             f"{score['mean']:.4f}" if known else f"{score['values'].count(None)} of {len(score['values'])} diverged",
             f"{score['high'] - score['mean']:.4f}" if known and score["high"] is not None else "-",
             f"{min(score['values']):.4f}" if known else "-",
-            _time(scheme["time_to_90_s"]),
-            _time(scheme["time_to_95_s"]),
-            f"{scheme['bytes_up']['mean'] / 1e6:.1f}",
+            *(_time(scheme[f"time_to_{share}_s"], reference) for share in SHARES),
+            rounded(scheme["bytes_up"]["mean"] / 1e6),
             f"{scheme['everything_charged_s']['mean']:.0f}",
-            style="bold" if known and score["mean"] == best else "",
+            style="bold" if scheme["scheme"] in best else "",
         )
     return table
 
 
-def _time(times: Mapping[str, Any]) -> str:
+def _time(times: Mapping[str, Any], reference: float | None) -> str:
     """Return the mean time, or under how many seeds there was one."""
     reached = [value for value in times["values"] if value is not None]
     if times["mean"] is not None:
         return f"{times['mean']:.0f}"
-    return f"{len(reached)} of {len(times['values'])}" if reached else "never"
+    return f"{len(reached)} of {len(times['values'])}" if reached else no_time(reference)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.tables import new_table
-from codedfl.experiment import SweepResults, short_names
+from codedfl.cli.tables import new_table, no_time, rounded
+from codedfl.experiment import SweepResults, best_schemes, short_names
 
 MOST_ROWS = 200
 """Rows that the terminal shows; the files hold all."""
@@ -38,7 +38,6 @@ def print_sweep(results: SweepResults, folder: Path, console: Console) -> None:
 def sweep_table(results: SweepResults) -> Table:
     """Return one row per point and scheme, with the best scheme of each point in bold."""
     means, names, several = results.means(), short_names(list(results.axes)), results.seeds > 1
-    scores = [mean["score"]["mean"] for mean in means]
     caption = (
         "to 95%: simulated seconds until that share of the centralised score; charged: with encoding and coded upload"
     )
@@ -59,25 +58,34 @@ def sweep_table(results: SweepResults) -> Table:
     for name in (results.metric, *(("±",) if several else ()), *centralised, "to 95%", "MB up", "charged"):
         table.add_column(name, justify="right", no_wrap=True)
     before: Mapping[str, Any] | None = None
+    best: frozenset[str] = frozenset()
     for mean in means[:MOST_ROWS]:
         point, score = mean["values"], mean["score"]
-        here = [
-            each for other, each in zip(means, scores, strict=True) if other["values"] == point and each is not None
-        ]
         first = point != before
+        if first:
+            best = _best([other for other in means if other["values"] == point])
         table.add_row(
             *(Text(_value(value)) if first else "" for value in point.values()),
             mean["title"],
             "diverged" if score["mean"] is None else f"{score['mean']:.4f}",
             *((_half_width(score),) if several else ()),
             *(_number(mean[name]) for name in centralised),
-            _time(mean["time_to_95_s"]),
-            f"{mean['bytes_up']['mean'] / 1e6:.1f}",
+            _time(mean["time_to_95_s"], mean["centralised"]["mean"]),
+            rounded(mean["bytes_up"]["mean"] / 1e6),
             f"{mean['everything_charged_s']['mean']:.0f}",
-            style="bold" if here and score["mean"] == max(here) else "",
+            style="bold" if mean["scheme"] in best else "",
         )
         before = point
     return table
+
+
+def _best(means: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the best schemes of a point."""
+    private = any(mean["target_epsilon"] for mean in means)
+    return best_schemes(
+        {mean["scheme"]: mean["score"]["mean"] for mean in means},
+        {mean["scheme"]: mean["covers"] for mean in means} if private else None,
+    )
 
 
 def _number(value: Mapping[str, Any]) -> str:
@@ -88,8 +96,8 @@ def _half_width(score: Mapping[str, Any]) -> str:
     return "-" if score["high"] is None else f"{score['high'] - score['mean']:.4f}"
 
 
-def _time(times: Mapping[str, Any]) -> str:
-    return "never" if times["mean"] is None else f"{times['mean']:.0f}"
+def _time(times: Mapping[str, Any], reference: float | None) -> str:
+    return no_time(reference) if times["mean"] is None else f"{times['mean']:.0f}"
 
 
 def _value(value: object) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 from codedfl._messages import number
 from codedfl.cli.plugin_command import broken_schemes, usable_schemes
 from codedfl.data import DatasetStatus, DeviceSummary
-from codedfl.experiment import SHARES, Comparison, Verdict, notes_on, privacy_of, time_to_share, verdict
+from codedfl.experiment import SHARES, Comparison, Verdict, best_schemes, notes_on, privacy_of, time_to_share, verdict
 from codedfl.fleet import Fleet
 from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
 from codedfl.training import RunResult
@@ -89,10 +89,13 @@ def results_table(comparison: Comparison) -> Table:
     privacy = ("epsilon", "covers") if private else ("MI-DP",)
     for name in (metric, *times, "MB up", "charged", *privacy, "wall s"):
         table.add_column(name, justify="right", no_wrap=True)
-    best = max((result.final.score for result in comparison.results if _counts(comparison, result)), default=0.0)
-    for result in comparison.results:
-        is_best = _counts(comparison, result) and result.final.score == best
-        table.add_row(*_result_row(comparison, result), style="bold" if is_best else "")
+    results = {result.scheme.name: result for result in comparison.results}
+    best = best_schemes(
+        {name: result.final.score if _usable(result) else None for name, result in results.items()},
+        {name: comparison.privacy(name)["covers"] for name in results} if private else None,
+    )
+    for name, result in results.items():
+        table.add_row(*_result_row(comparison, result), style="bold" if name in best else "")
     return table
 
 
@@ -100,21 +103,31 @@ def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
     final, private = result.final, comparison.setting.privacy is not None
     times = [time_to_share(comparison, result, share) for share in SHARES]
     reference = comparison.evaluator.reference
-    never = "never" if reference and reference.score > 0 else "-"  # a share of nothing, or of less, is no goal
+    never = no_time(reference.score if reference else None)
     arrivals = [*(never if seconds is None else f"{seconds:.0f}" for seconds in times), f"{final.mean_arrivals:.1f}"]
     return [
         result.scheme.title,
         f"{final.score:.4f}" if _usable(result) else "diverged",
         *([] if private else arrivals),
-        _rounded(final.bytes_up / 1e6),
+        rounded(final.bytes_up / 1e6),
         f"{final.everything_charged_s:.0f}",
         *_privacy_cells(comparison, result),
-        _rounded(result.progress.wall_time_s),
+        rounded(result.progress.wall_time_s),
     ]
 
 
-def _rounded(value: float) -> str:
-    """Return a number with one decimal, unless it is too long for that."""
+def no_time(reference: float | None) -> str:
+    """Return what stands for the time to a share of the centralised score where there is none.
+
+    A share of nothing, or of less, is no goal.
+    """
+    return "never" if reference is not None and reference > 0 else "-"
+
+
+def rounded(value: float) -> str:
+    """Return a number with one decimal, unless it is too long or too small for that."""
+    if 0 < value < 0.095:
+        return f"{value:.1g}" if value >= 1e-4 else "<1e-4"
     return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
 
 
@@ -129,12 +142,6 @@ def _privacy_cells(comparison: Comparison, result: RunResult) -> list[str]:
 
 def _usable(result: RunResult) -> bool:
     return result.status != "diverged"
-
-
-def _counts(comparison: Comparison, result: RunResult) -> bool:
-    """Whether a scheme may be marked as the best: with an epsilon to keep, it must keep it for everything."""
-    private = comparison.setting.privacy is not None
-    return _usable(result) and (not private or comparison.privacy(result.scheme.name)["covers"] == "everything")
 
 
 def devices_table(comparison: Comparison) -> Table:

@@ -10,6 +10,7 @@ Example:
 
 from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
 from codedfl.experiment._audit import Audit, run_audit, write_audit
+from codedfl.experiment._best import best_schemes
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._empirical import EmpiricalAudit, SchemeAudit, run_empirical_audit, write_empirical_audit
@@ -57,6 +58,7 @@ __all__ = [
     "SweepResults",
     "TheoryReport",
     "Verdict",
+    "best_schemes",
     "build_experiment",
     "create_seed_folders",
     "curves_csv",

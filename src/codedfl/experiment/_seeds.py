@@ -72,13 +72,14 @@ class SeedRuns:
         return {
             "version": __version__,
             "seeds": [summary["seed"] for summary in self.summaries],
-            **{name: first[name] for name in ("dataset", "task", "metric")},
+            **{name: first[name] for name in ("dataset", "task", "metric", "epsilon", "delta")},
             "centralised": {metric: over_seeds([(each["centralised"] or {}).get(metric) for each in self.summaries])},
             "schemes": [
                 {
                     "scheme": scheme["scheme"],
                     "title": scheme["title"],
                     "status": [each["status"] for each in self._of(scheme["scheme"])],
+                    "covers": scheme["privacy"]["covers"],
                     **{name: over_seeds([each[name] for each in self._of(scheme["scheme"])]) for name in columns},
                 }
                 for scheme in first["schemes"]

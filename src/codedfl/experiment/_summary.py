@@ -39,6 +39,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             "coded_samples": setting.code.coded_samples,
             "clip_norm": setting.code.clip_norm,
             "clipped_share": clipped_share(setting),
+            "epsilon": setting.privacy.epsilon if setting.privacy else None,
             "delta": comparison.config.privacy.delta,
             "local_steps": setting.local_steps,
             "deadline_s": setting.deadline_s,

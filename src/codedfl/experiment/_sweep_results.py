@@ -71,7 +71,7 @@ class SweepResults:
             groups.setdefault((json.dumps(row["values"], default=str), row["scheme"]), []).append(row)
         return [
             {
-                **{name: group[0][name] for name in ("values", "scheme", "title")},
+                **{name: group[0][name] for name in ("values", "scheme", "title", "target_epsilon", "covers")},
                 **{name: over_seeds([row[name] for row in group]) for name in ("score", "centralised", *MEANS)},
             }
             for group in groups.values()
@@ -123,6 +123,7 @@ def _rows(folder: str, values: Mapping[str, Any], summary: Mapping[str, Any]) ->
             **{name: scheme[name] for name in ("scheme", "title", "status")},
             "score": scheme[metric],
             "centralised": (summary["centralised"] or {}).get(metric),
+            "target_epsilon": summary.get("epsilon"),
             "epsilon": scheme["privacy"]["epsilon"],
             "covers": scheme["privacy"]["covers"],
             **{name: scheme[name] for name in COLUMNS},

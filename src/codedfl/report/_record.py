@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from codedfl.experiment import best_schemes
+
 State = Literal["completed", "interrupted", "going", "waiting", "silent"]
 
 STATES: dict[State, str] = {
@@ -94,16 +96,12 @@ class Record:
         epsilon = self.config.get("privacy.epsilon")
         return isinstance(epsilon, int | float) and epsilon > 0
 
-    def best_schemes(self) -> set[str]:
-        """Return the schemes with the highest score: of those that keep the run's epsilon, if it had one to keep."""
-        scores = {
-            str(scheme["scheme"]): scheme[self.metric]
-            for scheme in self.schemes
-            if isinstance(scheme.get(self.metric), int | float)
-            and (not self.private or (scheme.get("privacy") or {}).get("covers") == "everything")
-        }
-        best = max(scores.values(), default=None)
-        return {name for name, score in scores.items() if score == best}
+    def best_schemes(self) -> frozenset[str]:
+        """Return the schemes to mark as the best."""
+        scores = {str(scheme["scheme"]): scheme.get(self.metric) for scheme in self.schemes}
+        covers = {str(scheme["scheme"]): str((scheme.get("privacy") or {}).get("covers")) for scheme in self.schemes}
+        numbers = {name: score if isinstance(score, int | float) else None for name, score in scores.items()}
+        return best_schemes(numbers, covers if self.private else None)
 
     @property
     def names(self) -> list[str]:

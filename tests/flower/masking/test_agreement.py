@@ -297,6 +297,7 @@ def test_without_signatures_two_of_ten_and_the_server_read_an_upload() -> None:
     server.assert_reads(VICTIM)
 
 
+@pytest.mark.slow
 def test_with_signatures_nobody_answers_a_server_that_tells_everybody_something_else() -> None:
     server = singling_out(SIGNED)
     server.run()
@@ -334,6 +335,7 @@ def test_the_stated_number_of_colluders_is_the_largest() -> None:
             server.read(victim)
 
 
+@pytest.mark.slow
 def test_a_victim_with_peers_of_its_own_is_not_singled_out_by_three_of_ten() -> None:
     """Its six peers are three that collude and three of which everybody else hears that they dropped out.
 
@@ -374,7 +376,7 @@ BEGUN = begun(TERMS)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(lies())
 def test_whoever_answers_was_told_the_same(
     told: tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]],

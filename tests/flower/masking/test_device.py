@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -375,7 +375,6 @@ def stages() -> list[DeviceState]:
     return STAGES
 
 
-@settings(deadline=None, max_examples=60)
 @given(message=MESSAGES, array=ANYTHING, stage=st.integers(0, 2))
 def test_malformed_requests_raise_only_input_errors(message: Any, array: Any, stage: int) -> None:
     masker, state = Masker(OPEN_TERMS, FIVE[0]), stages()[stage]
@@ -390,7 +389,6 @@ def test_malformed_requests_raise_only_input_errors(message: Any, array: Any, st
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
 @given(message=MESSAGES)
 def test_malformed_signatures_raise_only_input_errors(message: Any) -> None:
     private, public = KEYS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -19,7 +19,6 @@ TERMS = MaskingTerms("ward", ("a", "b", "c"), roster=None)
 KEY = bytes(range(32))
 
 
-@settings(deadline=None)
 @given(arrays(np.float64, (2, 3), elements=st.floats(-TERMS.largest_value, TERMS.largest_value)))
 def test_rounding_is_the_only_error(values: Any) -> None:
     ring = to_ring("features", values, TERMS)
@@ -29,7 +28,6 @@ def test_rounding_is_the_only_error(values: Any) -> None:
         assert abs(integer * unit - Fraction(number)) <= unit / 2
 
 
-@settings(deadline=None)
 @given(arrays(np.int64, 5, elements=st.integers(-(2**53), 2**53)))
 def test_sums_of_53_bits_become_floats_exactly(integers: Any) -> None:
     wanted = [Fraction(integer, 2**24) for integer in integers.tolist()]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -373,7 +373,6 @@ ANYTHING = st.recursive(
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
 @given(device=st.sampled_from(FIVE) | st.text(), message=ANYTHING)
 def test_malformed_replies_raise_only_input_errors(device: str, message: Any) -> None:
     play = Play(TERMS, make_uploads(FIVE))

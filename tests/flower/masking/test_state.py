@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
@@ -33,7 +33,6 @@ def test_a_record_reads_back(record: type[DeviceState] | type[SumRecord], conten
     assert json.loads(content)
 
 
-@settings(deadline=None)
 @given(content=st.binary(max_size=300))
 def test_any_bytes_raise_only_input_errors(content: bytes) -> None:
     with pytest.raises(InputError, match="state of the sum-only upload"):
@@ -42,7 +41,6 @@ def test_any_bytes_raise_only_input_errors(content: bytes) -> None:
         SumRecord.from_bytes(content)
 
 
-@settings(deadline=None)
 @given(cut=st.integers(0, len(DEVICE) - 1))
 def test_a_truncated_record_is_refused(cut: int) -> None:
     with pytest.raises(InputError, match="is damaged"):
@@ -56,7 +54,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_field_replaced_by_any_json_raises_only_input_errors(data: Any) -> None:
     for record, content in ((DeviceState, DEVICE), (SumRecord, SERVER)):
