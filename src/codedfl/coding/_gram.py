@@ -11,6 +11,7 @@ import scipy.linalg
 
 from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
+from codedfl.coding._least_norm import least_norm_solution
 from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
 from codedfl.typing import FloatArray, IntArray
@@ -145,8 +146,7 @@ class Gram(ShortRepr):
         """``W*``, the least-squares solution of (1) in the paper; that of least norm where it is not unique."""
         if self._scaled_factor is not None:
             return self.solve(self.cross)
-        inverse: FloatArray = scipy.linalg.pinvh(self.features, rtol=SMALLEST_PIVOT**2)
-        return inverse @ self.cross
+        return least_norm_solution(self.features, self.cross, SMALLEST_PIVOT**2)
 
     @cached_property
     @one_blas_thread()
