@@ -17,8 +17,8 @@ from codedfl.fleet import Workload
 X, y = make_regression(60, 3, random_state=0)
 
 
-def config_of(columns: int = 3, outputs: int = 1, **parameters: Any) -> Any:
-    return make_config(CodedRegressor(**parameters).get_params(), rows=100, columns=columns, outputs=outputs)
+def config_of(columns: int = 3, outputs: int = 1, rows: int = 100, **parameters: Any) -> Any:
+    return make_config(CodedRegressor(**parameters).get_params(), rows=rows, columns=columns, outputs=outputs)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,21 @@ def test_every_parameter_reaches_the_configuration(tmp_path: Path) -> None:
     ],
 )
 def test_auto_chooses_by_the_number_of_features(columns: int, parameters: dict[str, Any], scheme: str) -> None:
-    assert config_of(columns, **parameters).schemes == (scheme,)
+    assert config_of(columns, rows=10_000, **parameters).schemes == (scheme,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "parameters", "scheme"),
+    [
+        (45, 9, {}, "fed3r"),
+        (44, 9, {}, "ccfl"),
+        (499, 9, {"features": "rff", "dimension": 100}, "ccfl"),
+        (500, 9, {"features": "rff", "dimension": 100}, "fed3r"),
+        (20, 9, {"scheme": "fed3r"}, "fed3r"),
+    ],
+)
+def test_auto_does_not_fit_few_rows_exactly(rows: int, columns: int, parameters: dict[str, Any], scheme: str) -> None:
+    assert config_of(columns, rows=rows, **parameters).schemes == (scheme,)
 
 
 def test_how_long_to_train() -> None:

@@ -25,6 +25,9 @@ DEFAULT_ROUNDS = 100
 FEW_FEATURES = 300
 """Up to this many features devices upload exact statistics by default; the upload grows with the square of the number."""
 
+ENOUGH_ROWS = 5
+"""Rows per feature from which on they do: with fewer, exact least squares fits their noise, and training that stops does less."""
+
 ROOM = 12.0
 """A round lasts this many times download and one row, at least: about as long as on MNIST in the paper."""
 
@@ -51,14 +54,14 @@ OPEN_DATA_KEYS = ("data.partition", "data.dirichlet_alpha")
 """What ``config`` may say about the data; ``fit`` is given everything else."""
 
 
-def chosen_scheme(given: Mapping[str, Any], columns: int) -> Any:
-    """Return the scheme, or what ``auto`` stands for with these parameters and this number of columns.
+def chosen_scheme(given: Mapping[str, Any], rows: int, columns: int) -> Any:
+    """Return the scheme, or what ``auto`` stands for with these parameters and data of this size.
 
     Example:
         >>> from codedfl.estimators import CodedRegressor
-        >>> [chosen_scheme(CodedRegressor(epsilon=epsilon).get_params(), 30) for epsilon in (None, 2.0)]
+        >>> [chosen_scheme(CodedRegressor(epsilon=epsilon).get_params(), 400, 30) for epsilon in (None, 2.0)]
         ['fed3r', 'dp-gd']
-        >>> [chosen_scheme(CodedRegressor(rounds=rounds).get_params(), 1000) for rounds in (None, 20)]
+        >>> [chosen_scheme(CodedRegressor().get_params(), *size) for size in ((100, 30), (9000, 1000))]
         ['ccfl', 'ccfl']
     """
     if given["scheme"] != "auto":
@@ -68,7 +71,8 @@ def chosen_scheme(given: Mapping[str, Any], columns: int) -> Any:
     if given["rounds"] is not None or given["total_time_s"] is not None:
         return "ccfl"  # statistics are uploaded once, so that there would be no rounds
     width = given["dimension"] if given["features"] == "rff" else columns
-    return "ccfl" if isinstance(width, int | float) and width > FEW_FEATURES else "fed3r"
+    few = isinstance(width, int | float) and width <= FEW_FEATURES and ENOUGH_ROWS * width <= rows
+    return "fed3r" if few else "ccfl"
 
 
 def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outputs: int) -> Config:
@@ -84,7 +88,7 @@ def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outpu
         InputError: for a value that is not possible, in terms of the parameters.
     """
     given = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
-    overrides = {**_overrides(given, columns), **_own_overrides(given["config"])}
+    overrides = {**_overrides(given, rows, columns), **_own_overrides(given["config"])}
     with in_terms_of_parameters():
         config = load_config(overrides=overrides)
     features = config.features
@@ -146,10 +150,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _overrides(given: Mapping[str, Any], columns: int) -> dict[str, Any]:
+def _overrides(given: Mapping[str, Any], rows: int, columns: int) -> dict[str, Any]:
     """Return what the parameters set, by key."""
     _require_possible(given)
-    scheme, epsilon, clip_norm = chosen_scheme(given, columns), given["epsilon"], given["clip_norm"]
+    scheme, epsilon, clip_norm = chosen_scheme(given, rows, columns), given["epsilon"], given["clip_norm"]
     values = {
         "schemes": [scheme],
         "seed": _seed(given["random_state"]),

@@ -21,7 +21,8 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
 
     Args:
         scheme: the scheme that trains (`codedfl schemes` lists them); "auto" is "dp-gd" with an epsilon; without, "fed3r" for up
-            to 300 features, and "ccfl" for more or if ``rounds`` or ``total_time_s`` are given, as "fed3r" has no rounds.
+            to 300 features with five rows for each, and "ccfl" otherwise or if ``rounds`` or ``total_time_s`` are given, as
+            "fed3r" has no rounds.
         fleet: the devices and their channel: None for a drawn fleet in which 30% of the devices miss a round, the path of a table
             with one row per device, or a dictionary of keys of the configuration's section ``fleet``.
         devices: number of devices that rows are spread over if ``fit`` is not told which row belongs to which; every device gets
