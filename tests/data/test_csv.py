@@ -72,8 +72,17 @@ def test_a_single_column_has_no_separator(tmp_path: Path) -> None:
         ("größe;y\n1;2\n".encode("latin-1"), r"my\.csv' is not text in UTF-8: save it as UTF-8"),
         ("", r"my\.csv' is empty"),
         ("a,y\n1,2\n\n3,4\n5,6,7\n", "line 5 of .* has 3 values, the header 2"),
+        (
+            "a,b,y\n1,2,3\n4,5\n",
+            r"line 3 of .*my\.csv' has 2 values, the header 3: correct the line; keep all separators",
+        ),
+        ("a;b;y\n1;2;3\n\n4\n", "line 4 of .* has 1 values, the header 3"),
     ],
 )
 def test_what_pandas_would_change_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_csv(write(tmp_path, text))
+
+
+def test_an_empty_last_value_is_missing_and_no_damage(tmp_path: Path) -> None:
+    assert read_csv(write(tmp_path, "a,y\n1,\n\n2,3\n"))["y"].isna().tolist() == [True, False]

@@ -43,8 +43,10 @@ def read_csv(path: Path) -> pd.DataFrame:
         try:
             frame = pd.read_csv(path, sep=separator, index_col=False, low_memory=False)
         except (pd.errors.ParserError, pd.errors.ParserWarning):
-            _refuse_long_row(path, separator, len(names))
+            _refuse_ragged_row(path, separator, len(names))
             raise
+        if frame.iloc[:, -1].isna().any():  # pandas fills up a row that ends early without a word
+            _refuse_ragged_row(path, separator, len(names))
         if separator != "," and any(_has_decimal_commas(frame[name]) for name in frame):
             frame = pd.read_csv(path, sep=separator, index_col=False, low_memory=False, decimal=",")
         return frame
@@ -57,15 +59,18 @@ def refuse_repeated_names(path: Path, names: Sequence[str]) -> None:
         raise InputError(f"{shown(path)} has more than one column {shown(repeated)}: give each column its own name.")
 
 
-def _refuse_long_row(path: Path, separator: str, columns: int) -> None:
-    """Refuse the first row with more values than the header has names."""
+def _refuse_ragged_row(path: Path, separator: str, columns: int) -> None:
+    """Refuse the first row whose number of values is not that of the header's names; empty lines are no rows."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator)
         for row in reader:
-            if len(row) > columns:
+            if row and len(row) != columns:
+                remedy = (
+                    f"quote values that contain {shown(separator)}" if len(row) > columns else "keep all separators"
+                )
                 raise InputError(
                     f"line {reader.line_num} of {shown(path)} has {len(row)} values, the header {columns}: correct the line;"
-                    f" quote values that contain {shown(separator)}."
+                    f" {remedy}."
                 )
 
 
