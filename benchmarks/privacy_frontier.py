@@ -8,7 +8,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,9 @@ ENTRIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "SCFL, private updates": ("scfl-private", {}),
 }
 """Lines of the table: a scheme and its options. Nothing is tuned, so there is nothing else to set."""
+
+APART = ("One shot from factors",)
+"""Lines whose devices send what cannot be added up in secret: a server that sees sums only changes nothing, so one run is both."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,13 @@ def main() -> None:
     )
     path = options.results / "frontier.csv"
     points = {point.key: point for point in read(path)}
+    points |= {point.key: point for known in points.values() for point in both(known)}
     datasets = options.dataset or (("digits",) if options.quick else DATASETS)
     for dataset in datasets:
         for seed in options.seed or ((0,) if options.quick else SEEDS):
             epsilons = options.epsilon or ((2.0,) if options.quick else EPSILONS)
             for point in measure(dataset, seed, epsilons, options.entry or tuple(ENTRIES), set(points)):
-                points[point.key] = point
+                points |= {each.key: each for each in both(point)}
                 write(path, points.values())
     kept = list(points.values())
     for dataset in {point.dataset for point in kept}:
@@ -100,7 +104,9 @@ def measure(
     for threat_model in THREAT_MODELS:
         for epsilon in epsilons:
             for entry in entries:
-                if (dataset, seed, threat_model, epsilon, entry) in known:
+                if (dataset, seed, threat_model, epsilon, entry) in known or (
+                    entry in APART and threat_model != THREAT_MODELS[0]
+                ):
                     continue
                 scheme, given = ENTRIES[entry]
                 config = load_config(
@@ -134,6 +140,11 @@ def measure(
                     device_gigamacs=(found["device_macs"] + found["encoding_macs"]) / 1e9,
                     wall_s=time.perf_counter() - began,
                 )
+
+
+def both(point: Point) -> tuple[Point, ...]:
+    """Return a run for every threat model that it stands for."""
+    return tuple(replace(point, threat_model=each) for each in THREAT_MODELS) if point.entry in APART else (point,)
 
 
 def read(path: Path) -> list[Point]:
