@@ -195,6 +195,16 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
     cli(command, "test.csv", "test.csv").assert_refused("'test.csv' is not a model of codedfl")
 
 
+def test_another_target_is_scored_with_a_note(cli: Cli, classified: dict[str, Any]) -> None:  # noqa: ARG001
+    frame = pd.read_csv("test.csv")
+    frame.assign(came_back=frame["readmitted"]).to_csv("renamed.csv", index=False)
+    model = "classes/models/ccfl.safetensors"
+    other = cli("evaluate", model, "renamed.csv", "--target", "came_back", "--json")
+    assert other.err == "note: the model was trained to predict 'readmitted', and is scored on 'came_back'.\n"
+    same = cli("evaluate", model, "renamed.csv", "--target", "readmitted", "--json")
+    assert (same.err, json.loads(same.out)) == ("", json.loads(other.out))
+
+
 def test_bad_options_are_refused_before_work_starts(
     cli: Cli,
     classified: dict[str, Any],  # noqa: ARG001

@@ -263,6 +263,17 @@ def test_a_regression_speaks_of_r2() -> None:
     assert found.sentences[0].startswith("CCFL has the best R2, 0.950: 0.100 above FedAvg, which is more than noise")
 
 
+def test_a_lead_too_small_to_show_has_no_weight() -> None:
+    rows = np.random.default_rng(3).standard_normal(ROWS)
+    rows -= rows.mean()
+    first = scheme("ccfl", rise(0.9501), rows=0.9501 + 0.001 * rows)
+    found = verdict(evidence(first, scheme("fedavg", rise(0.95), rows=0.95 + 0.001 * rows), task="regression"))
+    assert found.may_be_best == ("ccfl",)
+    assert found.sentences[0].startswith(
+        "CCFL has the best R2, 0.950, but FedAvg is less than 0.001 below: more than noise"
+    )
+
+
 def test_verdicts_need_comparisons_that_differ_in_the_seed_alone() -> None:
     one = evidence(scheme("ccfl", rise(0.9)))
     with pytest.raises(InputError, match="at least one comparison"):

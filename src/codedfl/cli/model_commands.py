@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -86,6 +87,9 @@ def evaluate(
         if str(error).startswith("target "):
             raise InputError(f"--{error}") from error
         raise
+    if target and loaded.target_columns and set(target) != set(loaded.target_columns):
+        trained, given = (", ".join(map(repr, names)) for names in (loaded.target_columns, target))
+        print(f"note: the model was trained to predict {trained}, and is scored on {given}.", file=sys.stderr)
     if json_:
         print(json.dumps(found.as_dict()))
     else:

@@ -100,6 +100,11 @@ class _Words:
                 f" {self.listed(worse)} {is_or_are(worse)} worse by more than noise ({self.basis()})."
             )
         lead = verdict.lead
+        if self.plain(lead.value) == self.plain(0.0):
+            return (
+                f"{self.titles[best]} has the best {self.metric}, {score}, but {self.titles[verdict.candidates[1]]} is less than"
+                f" {'0.1 points' if self.accuracy else '0.001'} below: more than noise ({self.basis()}), and of no weight."
+            )
         return (
             f"{self.titles[best]} has the best {self.metric}, {score}: {self.by(lead.value)} above"
             f" {self.titles[verdict.candidates[1]]}, which is more than noise ({self.interval(lead)}; {self.basis()})."
