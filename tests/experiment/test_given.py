@@ -51,7 +51,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("data was loaded")
 
-    monkeypatch.setattr("codedfl.experiment._runner.build_experiment", refuse)
+    monkeypatch.setattr("codedfl.experiment._family.build_experiment", refuse)
 
 
 @pytest.mark.usefixtures("no_work")

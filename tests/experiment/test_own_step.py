@@ -50,7 +50,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         parts = {**vars(scheme), "device": LocalSGD(steps=1)}
         return Own(**parts, scale=choice["scale"]) if name == "fedavg" else scheme
 
-    monkeypatch.setattr("codedfl.experiment._runner.make_scheme", make)
+    monkeypatch.setattr("codedfl.experiment._family.make_scheme", make)
     return choice
 
 

@@ -291,7 +291,7 @@ def test_a_chosen_step_that_diverges_all_the_same_is_given_up_for_a_smaller_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With the look ahead blinded, and a search too short to see what is coming."""
-    monkeypatch.setattr("codedfl.experiment._runner.unstable_steps", lambda *_: set())
+    monkeypatch.setattr("codedfl.experiment._family.unstable_steps", lambda *_: set())
     grid = {
         "learning_rate__scale": "grid",
         "learning_rate__grid": [0.1, 0.4, 20.0],

@@ -123,7 +123,7 @@ def test_other_data_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         built.append(config)
         return build_experiment(config, like=like)
 
-    monkeypatch.setattr(import_module("codedfl.experiment._runner"), "build_experiment", build)
+    monkeypatch.setattr(import_module("codedfl.experiment._family"), "build_experiment", build)
     configs = [
         small_config(seed=seed, coding__noise_variance=v) for seed, v in ((0, 0.1), (1, 0.1), (0, 2.0), (1, 2.0))
     ]

@@ -16,13 +16,14 @@ from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._empirical import EmpiricalAudit, SchemeAudit, run_empirical_audit, write_empirical_audit
 from codedfl.experiment._evidence import Evidence, evidence_of
 from codedfl.experiment._grid import Point, grid_points, parse_axes, short_names
+from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._noise import Difference
 from codedfl.experiment._notes import notes_on
 from codedfl.experiment._per_run import PerRunCallback
 from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of
 from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
 from codedfl.experiment._run_folder import RunFolder, curves_csv
-from codedfl.experiment._runner import rounds_of, run, sweep, tune
+from codedfl.experiment._runner import run, sweep, tune
 from codedfl.experiment._seeds import (
     SeedRuns,
     create_seed_folders,

@@ -19,8 +19,8 @@ from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.experiment._empirical_canaries import PlantedCanaries, plant_canaries
 from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.experiment._empirical_views import add_updates, add_uploads
+from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of
-from codedfl.experiment._runner import rounds_of
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import EmpiricalBound, GaussianMechanism, audit_scores, model_scores
