@@ -79,6 +79,8 @@ def test_the_clip_norm_can_be_left_to_the_rule_by_name(cli: Cli) -> None:
         (("--epsilon", "2", "--delta", "0"), ("privacy.delta = 0",)),
         (("--epsilon", "2", "--threat-model", "foo"), ("privacy.threat_model", "foo", "sums-only")),
         (("--label-bound", "-1"), ("privacy.label_bound = -1",)),
+        (("--label-center", "nan"), ("privacy.label_center = NaN",)),
+        (("--label-center", "7"), ("privacy.label_center = 7", "classes")),
         (("--clip-norm", "sometimes"), ("clip", "norm", "sometimes")),
         (("--scheme", "dp-gd"), ("privacy.epsilon = 0", "--epsilon")),
         (("--scheme", "dp-gd", "--epsilon", "2", "--set", "options.dp-gd.sampling_rate=0"), ("sampling_rate = 0",)),

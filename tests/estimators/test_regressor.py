@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -130,6 +130,19 @@ def test_the_saved_model_is_the_estimator(tmp_path: Path, features: Literal["non
 def test_a_bound_without_epsilon_is_refused() -> None:
     with pytest.raises(InputError, match=r"^label_bound = 1\.0 clips .* there is none: give epsilon too, or leave"):
         CodedRegressor("fed3r", label_bound=1.0).fit(X, Y)
+
+
+def test_a_centre_without_a_bound_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^label_center = 3\.0 comes before a bound, but there is none"):
+        CodedRegressor(epsilon=2.0, label_center=3.0).fit(X, Y)
+
+
+def test_a_centre_is_part_of_predictions() -> None:
+    given: dict[str, Any] = {"epsilon": 8.0, "label_bound": 3.0, "random_state": 0}
+    plain = CodedRegressor(**given).fit(X, Y[:, 0])
+    moved = CodedRegressor(**given, label_center=64.0).fit(X, Y[:, 0] + 64)
+    for found in (moved.predict(X), moved.predictor().predict(X)):
+        assert np.allclose(found, plain.predict(X) + 64, rtol=0, atol=1e-3)
 
 
 def test_targets_keep_their_names() -> None:

@@ -12,7 +12,7 @@ import pytest
 from codedfl.config import Config, load_config, to_toml
 from codedfl.data import FeatureMap, Federation
 from codedfl.errors import InputError
-from codedfl.experiment import build_experiment, run, sweep
+from codedfl.experiment import build_experiment, notes_on, run, sweep
 from codedfl.experiment._build import family_key
 from codedfl.experiment._target import (
     BINS,
@@ -185,6 +185,43 @@ def test_targets_of_a_regression_are_clipped_to_the_bound_and_those_below_it_are
     np.testing.assert_allclose(clipped / federation.labels, (clipped[:, :1] / federation.labels[:, :1]).repeat(2, 1))
 
 
+def test_a_centre_is_subtracted_before_clipping_from_test_targets_too() -> None:
+    federation = make_federation((40,), outputs=2, task="regression")
+    moved = replace(federation, labels=federation.labels + 50, test_labels=federation.test_labels + 50)
+    given = {"privacy__label_bound": float(np.median(np.linalg.norm(federation.labels, axis=1)))}
+    expected = clip_labels(config_with(**given), federation)
+    found = clip_labels(config_with(**given, privacy__label_center=50.0), moved)
+    np.testing.assert_allclose(found.labels, expected.labels, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.test_labels, expected.test_labels, rtol=0, atol=1e-12)
+
+
+def test_classes_have_no_centre() -> None:
+    sentence = refusal_of(lambda: clip_labels(config_with(privacy__label_center=3.0), make_federation()))
+    assert sentence.startswith("privacy.label_center = 3 is for the targets of a regression")
+
+
+def test_a_centre_makes_training_and_predictions_those_of_centred_targets(tmp_path: Path) -> None:
+    centred = pd.read_csv(regression_file(tmp_path))
+    centred.assign(y=centred["y"] + 1024).to_csv(tmp_path / "moved.csv", index=False, float_format="%.17g")
+    given: dict[str, Any] = {"schemes": ["dp-gd", "ssp"], "privacy__epsilon": 8.0, "privacy__label_bound": 2.0}
+    here = run(on_file(str(tmp_path / "table.csv"), **given))
+    there = run(on_file(str(tmp_path / "moved.csv"), **given, privacy__label_center=1024.0))
+    for scheme in ("dp-gd", "ssp"):
+        # Targets near 1024 are stored in single precision, to 2^-14.
+        assert there[scheme].final.score == pytest.approx(here[scheme].final.score, abs=1e-3)
+        shift = there.predictor(scheme).predict(centred) - here.predictor(scheme).predict(centred)
+        np.testing.assert_allclose(shift, 1024.0, rtol=0, atol=0.01)
+
+
+def test_targets_far_from_zero_are_noted(tmp_path: Path) -> None:
+    table = pd.read_csv(regression_file(tmp_path))
+    table.assign(y=table["y"] + 1000).to_csv(tmp_path / "moved.csv", index=False)
+    given: dict[str, Any] = {"schemes": ["ssp"], "privacy__epsilon": 8.0, "privacy__label_bound": 2000.0}
+    far = notes_on(run(on_file(str(tmp_path / "moved.csv"), **given)))
+    near = notes_on(run(on_file(str(tmp_path / "moved.csv"), **given, privacy__label_center=1000.0)))
+    assert [any("--label-center" in note for note in notes) for notes in (far, near)] == [True, False]
+
+
 def test_labels_of_a_classification_are_left_alone_and_have_norm_one() -> None:
     federation = make_federation()
     assert clip_labels(config_with(privacy__label_bound=0.1), federation) is federation
@@ -226,6 +263,7 @@ def test_a_regression_in_a_family_with_a_run_without_epsilon_is_refused_as_well(
 def test_configurations_that_differ_in_the_bound_on_labels_are_not_one_family() -> None:
     base = config_with(privacy__label_bound=1.0)
     assert family_key(base) != family_key(config_with(privacy__label_bound=2.0))
+    assert family_key(base) != family_key(config_with(privacy__label_bound=1.0, privacy__label_center=2.0))
     for other in (
         config_with(privacy__label_bound=1.0, privacy__epsilon=5.0),
         config_with(privacy__label_bound=1.0, privacy__delta=1e-7),

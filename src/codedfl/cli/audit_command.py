@@ -19,7 +19,7 @@ OF_SCHEMES = {"schemes": "--scheme", "privacy.epsilon": "--epsilon"}
 @configurable(
     *("scheme", "dataset", "target", "device_column", "drop", "task", "devices"),
     *("coded_samples", "noise_variance", "label_noise_variance"),
-    *("clip_norm", "epsilon", "delta", "threat_model", "label_bound", "seed", "data_dir"),
+    *("clip_norm", "epsilon", "delta", "threat_model", "label_bound", "label_center", "seed", "data_dir"),
 )
 def audit(
     settings: Settings,

@@ -37,6 +37,7 @@ KEYS: dict[str, tuple[str, Any]] = {
     "delta": ("privacy.delta", float),
     "threat_model": ("privacy.threat_model", str),
     "label_bound": ("privacy.label_bound", float),
+    "label_center": ("privacy.label_center", float),
     "seed": ("seed", int),
     "data_dir": ("data.data_dir", Path),
     "trace": ("fleet.trace", Path),
@@ -58,7 +59,16 @@ PANELS = {
 
 OF_TRAINING = (
     *("scheme", "dataset", "target", "device_column", "drop", "task", "devices", "rounds", "total_time", "tau"),
-    *("epsilon", "delta", "threat_model", "label_bound", "coded_samples", "noise_variance", "clip_norm"),
+    *(
+        "epsilon",
+        "delta",
+        "threat_model",
+        "label_bound",
+        "label_center",
+        "coded_samples",
+        "noise_variance",
+        "clip_norm",
+    ),
     *("seed", "data_dir", "trace"),
 )
 """Options of commands that train schemes, in the order in which help shows them."""

@@ -241,6 +241,13 @@ class PrivacyConfig(Section):
         le=1e15,
         description="regression: clip the norm of a sample's targets to this value, a bound known without the data; 0 for none",
     )
+    label_center: float = Field(
+        0.0,
+        ge=-1e15,
+        le=1e15,
+        allow_inf_nan=False,
+        description="regression: a typical target, known without the data: subtracted before clipping, and added to predictions",
+    )
 
 
 class TrainingConfig(Section):

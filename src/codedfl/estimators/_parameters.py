@@ -45,6 +45,7 @@ KEYS: Mapping[str, str] = {
     "threat_model": "privacy.threat_model",
     "clip_norm": "coding.clip_norm",
     "label_bound": "privacy.label_bound",
+    "label_center": "privacy.label_center",
     "devices": "data.devices",
     "random_state": "seed",
 }
@@ -169,6 +170,7 @@ def _overrides(given: Mapping[str, Any], rows: int, columns: int) -> dict[str, A
         "privacy.threat_model": given["threat_model"],
         "coding.clip_norm": 0.0 if clip_norm == "auto" and epsilon is None else clip_norm,
         "privacy.label_bound": given.get("label_bound") or 0.0,
+        "privacy.label_center": given.get("label_center", 0.0),
         "training.rounds": _rounds(given["rounds"], given["total_time_s"]),
     }
     values |= {KEYS[name]: given[name] for name in ("total_time_s", "deadline_s") if given[name] is not None}

@@ -42,6 +42,8 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
         threat_model: "each-message" if the server sees every message of a device, "sums-only" if it sees only sums over devices.
         clip_norm: norm to which rows are clipped; "auto" chooses it if there is an epsilon, and clips nothing without.
         label_bound: only with an epsilon: norm to which the targets of a row are clipped, a bound that is known without the data.
+        label_center: only with a ``label_bound``: a typical target that is known without the data, subtracted before clipping and
+            added to predictions.
         config: further values by ``section.key``, such as ``{"training.local_steps": 3}`` (`codedfl config` lists all keys).
         random_state: seed of all randomness; an integer makes fits repeatable bit for bit.
         verbose: show progress.
@@ -89,6 +91,7 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
         threat_model: Literal["each-message", "sums-only"] = "each-message",
         clip_norm: float | Literal["auto"] = "auto",
         label_bound: float | None = None,
+        label_center: float = 0.0,
         config: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
@@ -109,6 +112,7 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
         self.threat_model = threat_model
         self.clip_norm = clip_norm
         self.label_bound = label_bound
+        self.label_center = label_center
         self.config = config
         self.random_state = random_state
         self.verbose = verbose
@@ -128,6 +132,11 @@ class CodedRegressor(RegressorMixin, CodedEstimator):  # type: ignore[misc]
             raise InputError(
                 f"label_bound = {shown(self.label_bound)} clips the targets for the sake of an epsilon, but there is none: give "
                 "epsilon too, or leave label_bound out."
+            )
+        if not self.label_bound and isinstance(self.label_center, int | float) and self.label_center != 0:
+            raise InputError(
+                f"label_center = {shown(self.label_center)} comes before a bound, but there is none, and targets are centred on"
+                " their mean: give label_bound too, or leave label_center out."
             )
         columns = column_names(y)
         X, y, devices = self._checked(X, y, groups, y_numeric=True, multi_output=True)

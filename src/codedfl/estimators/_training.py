@@ -137,7 +137,7 @@ def _trained(comparison: Comparison, data: Data, target_mean: FloatArray, target
     fitted = comparison.experiment.feature_map
     rows = result.model.astype(np.float64) * target_scale
     weights, constant = (rows[:-1], rows[-1]) if fitted.intercept else (rows, np.zeros(rows.shape[1]))
-    intercept = constant + target_mean
+    intercept = constant + target_mean + comparison.config.privacy.label_center
     return Trained(
         replace(fitted, intercept=False),
         weights,

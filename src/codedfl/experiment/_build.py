@@ -95,7 +95,8 @@ def family_key(config: Config) -> str:
     default = Config()
     of_a_run = ("rounds", "total_time_s", "server_batch", "evaluations", "initial_std", "model_norm_bound")
     training = config.training.model_copy(update={name: getattr(default.training, name) for name in of_a_run})
-    privacy = default.privacy.model_copy(update={"label_bound": config.privacy.label_bound})  # it changes the data
+    of_the_data = ("label_bound", "label_center")
+    privacy = default.privacy.model_copy(update={name: getattr(config.privacy, name) for name in of_the_data})
     blanked = ("schemes", "coding", "incentive", "learning_rate", "options")
     of_a_family = {"training": training, "privacy": privacy}
     shared = config.model_copy(update={name: getattr(default, name) for name in blanked} | of_a_family)
@@ -107,7 +108,8 @@ def build_experiment(config: Config, *, like: Experiment | None = None, dataset:
 
     Args:
         config: the configuration.
-        like: an experiment with the same ``seed``, ``data``, ``features`` and ``privacy.label_bound``, whose rows are reused.
+        like: an experiment with the same ``seed``, ``data``, ``features``, ``privacy.label_bound`` and
+            ``privacy.label_center``, whose rows are reused.
         dataset: raw data to use in place of ``data.dataset``.
 
     Raises:

@@ -68,7 +68,7 @@ class Comparison:
         """Return the model of a scheme as a predictor on raw inputs; `Predictor.save` keeps it."""
         federation, data, result = self.setting.federation, self.config.data, self[scheme]
         preprocessing = self.experiment.preprocessing
-        return Predictor(
+        predictor = Predictor(
             self.experiment.feature_map,
             result.model,
             federation.task,
@@ -81,6 +81,8 @@ class Comparison:
             logits=getattr(result.prepared.device, "softmax", False),
             provenance=provenance_of(result, self.config, self.evaluator),
         )
+        center = self.config.privacy.label_center
+        return predictor.shifted(center) if center != 0 else predictor
 
     def privacy(self, scheme: str) -> dict[str, Any]:
         """Return the privacy of everything that devices sent in the run of a scheme; see `privacy_statement`."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from codedfl._messages import number
 from codedfl.curvature import CurvatureState
-from codedfl.data import is_federation_folder, is_file_name
+from codedfl.data import Federation, is_federation_folder, is_file_name
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.experiment._round_notes import round_notes
@@ -20,6 +20,9 @@ HARDLY_EVER = 1e-3
 
 COVERED_IN_FULL = ("dp-gd", "ssp", "one-shot")
 """Schemes that a private comparison should not be without, as epsilon covers everything; the most accurate first."""
+
+FAR = 2.0
+"""Standard deviations of the targets beyond which a mean that is not subtracted costs much accuracy."""
 
 MOST_NAMES = 5
 """Largest number of devices that a note names."""
@@ -142,11 +145,26 @@ def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
     others = [name for name in COVERED_IN_FULL if name not in comparison.config.schemes]
     if others and (not covered or COVERED_IN_FULL[0] in others):
         yield f"epsilon covers all that devices send with {', '.join(others)}, not compared here: add to schemes what suits you."
+    if far := _far_from_zero(comparison.setting.federation):
+        yield (
+            f"the targets lie far from 0 (their mean is {far:.0f} times their standard deviation), and noise is for their whole"
+            " size: subtract a typical value that is known without the data (--label-center) and lower --label-bound to match."
+        )
     clip_norm = comparison.setting.code.clip_norm
     if clip_norm is not None:
         yield f"samples are clipped to norm {clip_norm:g}, which weights {clipped_share(comparison.setting):.0%} of them down."
     outside = {clause for statement in statements.values() for clause in statement["outside"]}
     yield f"outside of any epsilon: {'; '.join(sorted(outside))}."
+
+
+def _far_from_zero(federation: Federation) -> float | None:
+    """Return how many standard deviations the mean of a regression's test targets is from 0; None if that is few."""
+    if federation.task == "classification" or len(federation.test_labels) < 2:
+        return None
+    targets = federation.test_labels.astype(np.float64)
+    spread = float(np.sqrt(np.mean((targets - targets.mean(axis=0)) ** 2)))
+    offset = float(np.sqrt(np.mean(targets.mean(axis=0) ** 2)))
+    return offset / spread if spread > 0 and offset > FAR * spread else None
 
 
 def _rare_devices(comparison: Comparison) -> dict[tuple[str, ...], list[str]]:

@@ -173,7 +173,8 @@ class _LoadedData:
 
 
 def _data_key(config: Config) -> str:
-    return identity((config.seed, config.data, config.data.data_dir, config.features, config.privacy.label_bound))
+    labels = config.privacy.label_bound, config.privacy.label_center
+    return identity((config.seed, config.data, config.data.data_dir, config.features, labels))
 
 
 def _together(points: Sequence[Point]) -> Iterator[list[Point]]:

@@ -27,10 +27,23 @@ BINS = 16
 
 
 def clip_labels(config: Config, federation: Federation) -> Federation:
-    """Return the data with the targets of a regression clipped to ``privacy.label_bound``; as it is without such a bound."""
-    bound = config.privacy.label_bound
+    """Return the data with the targets of a regression less ``privacy.label_center``, and clipped to ``privacy.label_bound``.
+
+    Test rows are not clipped: they measure what the model is worth.
+
+    Raises:
+        InputError: if there is a centre for the targets of a classification.
+    """
+    bound, center = config.privacy.label_bound, config.privacy.label_center
     if federation.task == "classification":
+        if center != 0:
+            raise InputError(
+                f"privacy.label_center = {center:g} is for the targets of a regression, and these are classes: leave it out."
+            )
         return federation
+    if center != 0:
+        number = federation.labels.dtype.type(center)
+        federation = replace(federation, labels=federation.labels - number, test_labels=federation.test_labels - number)
     if bound == 0:
         return federation
     norms = np.linalg.norm(federation.labels, axis=1)
@@ -62,7 +75,7 @@ def privacy_target(
         if bound is None:
             raise InputError(
                 "privacy.label_bound = 0 leaves the targets of the regression unbounded, so that no epsilon holds: give a bound"
-                " on their size that is known without the data (--label-bound)."
+                " on their size that is known without the data (--label-bound), or on their distance from --label-center."
             )
         target = PrivacyTarget(privacy.epsilon, privacy.delta, privacy.threat_model, bound)
     if given != "auto" and (given > 0 or target is None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -120,6 +120,21 @@ class Predictor:
         """Floating type in which the model computes."""
         mean = self.feature_map.input_mean
         return np.result_type(self.weights, np.float32, *(() if mean is None else (mean,)))
+
+    def shifted(self, by: float) -> Predictor:
+        """Return a regression whose outputs are larger by a constant; it computes in double precision.
+
+        Example:
+            >>> from codedfl.data import FeatureMap
+            >>> unchanged = FeatureMap(None, None, None, None, np.ones(1, np.float32), False, input_dimension=1)
+            >>> Predictor(unchanged, np.array([[2.0]]), "regression", ("y",)).shifted(100.0).predict(np.array([[1.0], [3.0]]))
+            array([102., 106.])
+        """
+        weights = self.weights.astype(np.float64)
+        if not self.feature_map.intercept:
+            weights = np.vstack([weights, np.zeros(weights.shape[1])])
+        weights[-1] += by
+        return replace(self, feature_map=replace(self.feature_map, intercept=True), weights=weights)
 
     def inputs_of(self, frame: Frame, *, source: str = "the table") -> FloatArray:
         """Return the numeric inputs of the rows of a table, (n, p), for `outputs` and `predict`.
