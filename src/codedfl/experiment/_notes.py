@@ -21,7 +21,7 @@ HARDLY_EVER = 1e-3
 COVERED_IN_FULL = ("dp-gd", "ssp", "one-shot")
 """Schemes that a private comparison should not be without, as epsilon covers everything; the most accurate first."""
 
-FAR = 2.0
+FAR = 1.0
 """Standard deviations of the targets beyond which a mean that is not subtracted costs much accuracy."""
 
 MOST_NAMES = 5
@@ -147,7 +147,7 @@ def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
         yield f"epsilon covers all that devices send with {', '.join(others)}, not compared here: add to schemes what suits you."
     if far := _far_from_zero(comparison.setting.federation):
         yield (
-            f"the targets lie far from 0 (their mean is {far:.0f} times their standard deviation), and noise is for their whole"
+            f"the targets lie far from 0 (their mean is {far:.1f} times their standard deviation), and noise is for their whole"
             " size: subtract a typical value that is known without the data (--label-center) and lower --label-bound to match."
         )
     clip_norm = comparison.setting.code.clip_norm
