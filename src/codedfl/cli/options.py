@@ -59,17 +59,8 @@ PANELS = {
 
 OF_TRAINING = (
     *("scheme", "dataset", "target", "device_column", "drop", "task", "devices", "rounds", "total_time", "tau"),
-    *(
-        "epsilon",
-        "delta",
-        "threat_model",
-        "label_bound",
-        "label_center",
-        "coded_samples",
-        "noise_variance",
-        "clip_norm",
-    ),
-    *("seed", "data_dir", "trace"),
+    *("epsilon", "delta", "threat_model", "label_bound", "label_center"),
+    *("coded_samples", "noise_variance", "clip_norm", "seed", "data_dir", "trace"),
 )
 """Options of commands that train schemes, in the order in which help shows them."""
 
