@@ -17,7 +17,7 @@ from rich.text import Text
 from codedfl.cli.live import live_training
 from codedfl.cli.options import Settings
 from codedfl.cli.outputs import discard_empty_runs
-from codedfl.cli.tables import new_table, no_time, print_verdict, rounded
+from codedfl.cli.tables import megabytes, new_table, no_time, print_verdict
 from codedfl.experiment import SHARES, RunFolder, SeedRuns, best_schemes, run_seeds
 from codedfl.tracking import Tracker
 
@@ -105,7 +105,7 @@ def seeds_table(summary: Mapping[str, Any]) -> Table:
             f"{score['high'] - score['mean']:.4f}" if known and score["high"] is not None else "-",
             f"{min(score['values']):.4f}" if known else "-",
             *(_time(scheme[f"time_to_{share}_s"], reference) for share in SHARES),
-            rounded(scheme["bytes_up"]["mean"] / 1e6),
+            megabytes(scheme["bytes_up"]["mean"]),
             f"{scheme['everything_charged_s']['mean']:.0f}",
             style="bold" if scheme["scheme"] in best else "",
         )

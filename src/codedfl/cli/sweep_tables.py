@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.tables import new_table, no_time, rounded
+from codedfl.cli.tables import megabytes, new_table, no_time
 from codedfl.experiment import SweepResults, best_schemes, short_names
 
 MOST_ROWS = 200
@@ -71,7 +71,7 @@ def sweep_table(results: SweepResults) -> Table:
             *((_half_width(score),) if several else ()),
             *(_number(mean[name]) for name in centralised),
             _time(mean["time_to_95_s"], mean["centralised"]["mean"]),
-            rounded(mean["bytes_up"]["mean"] / 1e6),
+            megabytes(mean["bytes_up"]["mean"]),
             f"{mean['everything_charged_s']['mean']:.0f}",
             style="bold" if mean["scheme"] in best else "",
         )

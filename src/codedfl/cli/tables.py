@@ -109,10 +109,10 @@ def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
         result.scheme.title,
         f"{final.score:.4f}" if _usable(result) else "diverged",
         *([] if private else arrivals),
-        rounded(final.bytes_up / 1e6),
+        megabytes(final.bytes_up),
         f"{final.everything_charged_s:.0f}",
         *_privacy_cells(comparison, result),
-        rounded(result.progress.wall_time_s),
+        _rounded(result.progress.wall_time_s),
     ]
 
 
@@ -124,10 +124,21 @@ def no_time(reference: float | None) -> str:
     return "never" if reference is not None and reference > 0 else "-"
 
 
-def rounded(value: float) -> str:
-    """Return a number with one decimal, unless it is too long or too small for that."""
+def megabytes(size: float) -> str:
+    """Return a number of bytes in megabytes; one that is small has a digit that is not zero.
+
+    Example:
+        >>> [megabytes(size) for size in (0, 20, 8_600, 1_234_567, 5e9)]
+        ['0.0', '<1e-4', '0.009', '1.2', '5000']
+    """
+    value = size / 1e6
     if 0 < value < 0.095:
         return f"{value:.1g}" if value >= 1e-4 else "<1e-4"
+    return _rounded(value)
+
+
+def _rounded(value: float) -> str:
+    """Return a number with one decimal, unless it is too long for that."""
     return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
 
 
