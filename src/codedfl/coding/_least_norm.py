@@ -30,7 +30,7 @@ def least_norm_solution(matrix: FloatArray, target: FloatArray, smallest: float)
         return np.zeros_like(target)
     factored, pivots, rank, _ = dpstrf(matrix, tol=max(smallest, size * np.finfo(float).eps) * largest, lower=1)
     root = np.empty((size, rank))
-    root[pivots - 1] = np.tril(factored)[:, :rank]
+    root[pivots - 1] = np.tril(factored[:, :rank])
     values, vectors = scipy.linalg.eigh(root.T @ root)
     kept = values > smallest * values[-1]
     basis = vectors[:, kept]

@@ -20,6 +20,7 @@ from codedfl.experiment._empirical_canaries import PlantedCanaries, plant_canari
 from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.experiment._empirical_views import add_updates, add_uploads
 from codedfl.experiment._jobs import rounds_of
+from codedfl.experiment._pace import Pace
 from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
@@ -27,12 +28,10 @@ from codedfl.privacy import EmpiricalBound, GaussianMechanism, audit_scores, mod
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.training import (
-    Callback,
     LearningRate,
     PreparedScheme,
     Round,
     Run,
-    RunProgress,
     RunResult,
     Scheme,
     train_together,
@@ -211,11 +210,12 @@ def _train(
         _rate(config, prepared),
         rounds,
         evaluate_every=max(rounds, 1),
-        callbacks=[_Pace(progress, scheme.title, rounds)],
+        callbacks=[Pace(progress, scheme.title, rounds)],
     )
     if not prepared.device.broadcasts:
         return run.result
     (result,) = train_together([run])
+    progress.close(scheme.title)
     return result
 
 
@@ -238,19 +238,6 @@ def _gaussian(result: RunResult, covers: Covers) -> bool:
         if covers == "everything" or release.upload
     ]
     return all(isinstance(mechanism, GaussianMechanism) and mechanism.sampling_rate == 1 for mechanism in counted)
-
-
-class _Pace(Callback):
-    """Reports the rounds of a run, and not how good its model is: canaries are made to be fitted badly."""
-
-    def __init__(self, progress: Progress, title: str, rounds: int) -> None:
-        self.progress, self.title, self.rounds = progress, title, rounds
-
-    def on_round(self, progress: RunProgress) -> None:
-        self.progress.update(self.title, progress.state.round, self.rounds)
-
-    def on_end(self, result: RunResult) -> None:  # noqa: ARG002
-        self.progress.close(self.title)
 
 
 class _Watched:

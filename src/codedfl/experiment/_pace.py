@@ -1,4 +1,4 @@
-"""Progress of runs that nobody waits for one by one."""
+"""Progress of runs whose scores are of no interest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from codedfl.training import Callback
 
 
 class Pace(Callback):
-    """Reports the rounds of short runs that advance and end together."""
+    """Reports the rounds of runs that advance and end together, and not how good their models are.
+
+    Such runs choose step sizes, or hold canaries, which are made to be fitted badly. Whoever trains them closes the display.
+    """
 
     def __init__(self, progress: Progress, title: str, total: int) -> None:
         self.progress, self.title, self.total, self.done = progress, title, total, 0
