@@ -32,7 +32,7 @@ class Processes:
         settings: of the federation.
     """
 
-    def __init__(self, folder: Path, options: Mapping[str, Sequence[str]] | None = None, **settings: Any) -> None:
+    def __init__(self, folder: Path, options: Mapping[str, Sequence[str]] | None = None, /, **settings: Any) -> None:
         self.folder, self.options = folder, dict(options or {})
         settings["server"] = {**settings.get("server", {}), "address": free_address()}
         self.config = digits_config(**settings)

@@ -93,6 +93,9 @@ class SeededRandomness:
         self.drawn += 1
         return self.streams.at(self.purpose, device=self.device)
 
+    def update(self, round: int) -> np.random.Generator:
+        return self.streams.at("update-noise", device=self.device, round=round)
+
     def batches(self) -> Streams:
         return self.streams
 

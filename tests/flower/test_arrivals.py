@@ -92,6 +92,16 @@ def test_the_trace_replays_every_round_with_its_estimates(history: list[list[Out
         np.testing.assert_array_equal(attendance.probability, probability(arrivals, k))
 
 
+@given(histories())
+def test_misses_count_since_the_last_arrival(history: list[list[Outcome]]) -> None:
+    arrivals = recorded(history)
+    for device in range(len(history[0])):
+        misses = 0
+        for asked, came in (round[device] for round in history):
+            misses = 0 if came else misses + (asked > 0)
+        assert arrivals.missed_in_a_row(device) == misses
+
+
 def test_a_device_that_computed_on_fewer_rows_counts_with_those() -> None:
     attendance = NetworkArrivals(2, 30.0).record({0: 100, 1: 100}, {0: 40})
     assert attendance.batch_sizes.tolist() == [40, 100]

@@ -141,10 +141,10 @@ def test_more_rows_than_there_are_means_all_of_them(digits: Path, tmp_path: Path
     assert answer.values["batch_size"] == len(client.rows) == 250
 
 
-def test_it_says_how_many_rows_it_has_and_its_curvature_only_if_asked(scfl: Path) -> None:
-    client = opened(scfl, SCFL)
+def test_it_says_how_many_rows_it_has_and_its_curvature_only_if_asked(digits: Path, tmp_path: Path) -> None:
+    client = opened(copy_federation(digits, tmp_path / "f", FEDAVG), FEDAVG)
     hello = client.answer("hello", asking(client)).values
-    assert (hello["device"], hello["samples"], hello["prescription"]) == ("north", 250, SCFL.prescription())
+    assert (hello["device"], hello["samples"], hello["prescription"]) == ("north", 250, FEDAVG.prescription())
     assert "smoothness" not in hello
     assert "smoothness" not in client.answer("hello", asking(client, smoothness=1)).values
     told = client.answer("hello", asking(client, smoothness=True)).values
@@ -153,6 +153,12 @@ def test_it_says_how_many_rows_it_has_and_its_curvature_only_if_asked(scfl: Path
     assert [entry.epsilon for entry in client.ledger] == [0.0, 0.0, None], (
         "what depends on the data has no known epsilon"
     )
+
+
+def test_its_curvature_is_told_only_where_the_scheme_needs_it(scfl: Path) -> None:
+    client = opened(scfl, SCFL)
+    assert "smoothness" not in client.answer("hello", asking(client, smoothness=True)).values
+    assert [entry.epsilon for entry in client.ledger] == [0.0]
 
 
 def test_it_declares_the_noise_that_it_added(scfl: Path) -> None:

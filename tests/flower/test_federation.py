@@ -21,6 +21,7 @@ from codedfl.flower._replay import pooled_setting
 from codedfl.flower._setup import initialise
 from codedfl.flower._store import ServerStore, state_folder
 from codedfl.models import Predictor
+from codedfl.privacy import gaussian_epsilon
 from codedfl.schemes import make_scheme
 from codedfl.training import LearningRate, WalkPlan, train
 from tests.flower.device import EVERY
@@ -217,6 +218,31 @@ def test_a_slow_device_holds_nobody_up_and_a_stranger_is_kept_out(
         require_no_worse(summary, undisturbed[1]["score"])
     record("slow", tried=count(federation.events(), "late", "east"))
     record("unregistered")
+
+
+def test_one_epsilon_covers_a_private_federation_in_which_everybody_is_killed(tmp_path: Path) -> None:
+    epsilon = 4.0
+    options = {"east": ("--fault", "killed during its upload"), "south": ("--fault", "killed after its upload")}
+    training = {"deadline_s": 6.0}
+    private: dict[str, Any] = {"scheme": "dp-gd", "options": {"rounds": ROUNDS}, "privacy": {"epsilon": epsilon}}
+    with Processes(tmp_path / "f", options, training=training, **private) as federation:
+        federation.start_server()
+        federation.wait(lambda events: count(events, "round") >= 4)
+        federation.kill_program()
+        federation.start_server("resume")
+        summary = federation.complete()
+        require_one_upload(federation)
+        statement = summary["privacy"]
+        assert (statement["covers"], statement["threat_model"]) == ("everything", "each message")
+        for name in NAMES:
+            sent = [entry for entry in federation.ledger(name) if entry["kind"] in ("upload", "update")]
+            released = gaussian_epsilon(math.sqrt(sum(entry["mu"] ** 2 for entry in sent)), 1e-5)
+            assert released <= epsilon * (1 + 1e-9), name
+            assert released <= statement["devices"][name] * (1 + 1e-9), name
+            rounds = [entry["round"] for entry in sent if entry["kind"] == "update"]
+            assert len(rounds) == len(set(rounds)), "the same round is the same update"
+        assert statement["epsilon"] == pytest.approx(epsilon, rel=1e-6)
+        assert summary["score"] > 0.3, "a constant answer is right for a tenth of the digits"
 
 
 def test_a_masked_upload_survives_the_death_of_a_device(tmp_path: Path) -> None:

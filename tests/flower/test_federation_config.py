@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from typing import Any
 
@@ -11,10 +12,17 @@ import pytest
 from codedfl.data import FeatureMap, fit_feature_map
 from codedfl.errors import InputError
 from codedfl.flower._config_files import federation_toml, parse_federation
-from codedfl.flower._federation_config import SUPPORTED_SCHEMES
+from codedfl.flower._federation_config import PRIVATE_SCHEME, SUPPORTED_SCHEMES
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import Streams
 from tests.flower.configs import CLASSIFICATION, REGRESSION, federation
+
+PRIVATE: dict[str, Any] = {
+    "scheme": "dp-gd",
+    "data": CLASSIFICATION,
+    "coding": {"clip_norm": 1.0},
+    "privacy": {"epsilon": 2.0},
+}
 
 FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"round": 3}, "round: there is no such key; the keys are name, scheme, devices, .*server\\.$"),
@@ -53,7 +61,7 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"scheme": "ccflx"}, "scheme = \"ccflx\" is not possible: it must be one of fedavg, .*Did you mean 'ccfl'\\?"),
     (
         {"scheme": "cfl-fb"},
-        'scheme = "cfl-fb" is not possible: it needs exact or weighted uploads, which are not offered over a network; choose',
+        'scheme = "cfl-fb" is not possible: what its devices send is not offered over a network; choose',
     ),
     ({"options": {"rnak": 3}}, "options.rnak: there is no such key, did you mean options.rank?"),
     ({"options": {"rank": "big"}}, r"options.rank = 'big': input should be"),
@@ -139,6 +147,38 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
         {"server": {"address": "localhost"}},
         'server.address = "localhost" is not possible: it must be a host and a port',
     ),
+    (
+        {"privacy": {"epsilon": 2.0}},
+        r'privacy.epsilon = 2 is not possible with scheme = "ccfl", whose updates have no noise: choose scheme = "dp-gd"',
+    ),
+    (
+        {"privacy": {"delta": 1.0}},
+        r"privacy.delta = 1.0 is not possible: it must be a finite number \(above 0, below 1\).",
+    ),
+    (
+        PRIVATE | {"privacy": {}},
+        "privacy.epsilon = 0 leaves the noise of dp-gd open: set the epsilon .* for example 2.",
+    ),
+    (
+        PRIVATE | {"data": REGRESSION},
+        'data.task = "regression" is not possible with scheme = "dp-gd" over a network, .*: predict classes, or choose',
+    ),
+    (
+        PRIVATE | {"coding": {}},
+        r'coding.clip_norm = 0 leaves samples unbounded, so that scheme = "dp-gd" cannot keep privacy.epsilon = 2: set it',
+    ),
+    (
+        PRIVATE | {"incentive": {"total_reward": 5.0}},
+        'incentive.total_reward = 5 is not possible with scheme = "dp-gd", whose noise is the same for all devices: set it',
+    ),
+    (
+        PRIVATE | {"options": {"sampling_rate": 0.1}},
+        "options.sampling_rate = 0.1 is not possible over a network, where updates are on all rows: leave it out.",
+    ),
+    (
+        PRIVATE | {"options": {"curvature": "second-moments"}},
+        'options.curvature = "second-moments" is not possible over a network: choose "mean" or "none".',
+    ),
     ({"server": {"address": "a:65536"}}, 'server.address = "a:65536" is not possible: it must be a host and a port'),
     (
         {"server": {"test_file": "test.xls"}},
@@ -161,7 +201,7 @@ def test_every_scheme_is_supported_or_refused(scheme: str) -> None:
         with pytest.raises(InputError, match="not offered over a network"):
             federation(scheme=scheme)
         return
-    config = federation(scheme=scheme)
+    config = federation(**(PRIVATE if scheme == PRIVATE_SCHEME else {"scheme": scheme}))
     assert make_scheme(scheme, config.options).name == scheme
     assert config.options.get("deadline", "fixed") == "fixed"
 
@@ -172,6 +212,32 @@ def test_options_are_filled_in() -> None:
         "batch": "adaptive",
         "weight_cap": 100.0,
     }
+
+
+def test_private_descent_begins_with_the_mean() -> None:
+    assert federation(**PRIVATE).options["curvature"] == "mean"
+    assert federation(**PRIVATE, options={"curvature": "none"}).options["curvature"] == "none"
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_random_fourier_features_have_a_norm_that_no_data_is_needed_for(intercept: bool) -> None:
+    features = {"map": "rff", "dimension": 30, "gamma": 0.1, "intercept": intercept}
+    config = federation(**PRIVATE | {"coding": {}, "features": features})
+    assert config.clip_norm == pytest.approx(math.sqrt(1 + intercept))
+    rows = config.map().transform(np.random.default_rng(0).standard_normal((2000, 2), dtype=np.float32))
+    squares = np.sum(rows.astype(np.float64) ** 2, axis=1)
+    # The mean over the random features is 1; 30 of them leave a standard deviation of sqrt(1 / 60) that all rows share.
+    assert abs(squares.mean() - config.clip_norm**2) < 5 / math.sqrt(60)
+    assert federation(**PRIVATE | {"features": features}).clip_norm == 1.0, "a norm that is given counts"
+    assert federation(features=features).clip_norm is None, "schemes that are not private do not clip unasked"
+    with pytest.raises(InputError, match=r"coding\.clip_norm = 0 leaves samples unbounded"):
+        federation(**PRIVATE | {"coding": {}, "features": features | {"output_scale": 3.0}})
+
+
+def test_devices_agree_on_the_target() -> None:
+    agreed = federation(**PRIVATE).prescription()
+    for changed in ({"epsilon": 2.5}, {"epsilon": 2.0, "delta": 1e-6}):
+        assert federation(**PRIVATE | {"privacy": changed}).prescription() != agreed
 
 
 def test_rows_of_scfl_and_dp_cfl_can_be_masked() -> None:

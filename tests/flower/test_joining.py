@@ -9,8 +9,9 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.flower._exchange import Kind
 from codedfl.flower._federation_config import FederationConfig
-from codedfl.flower._joining import Joining, menu_values, offered_menu, wants_smoothness
+from codedfl.flower._joining import Joining, menu_values, offered_menu
 from codedfl.flower._packet import Packet
+from codedfl.flower._requests import wants_smoothness
 from tests.flower.support import (
     NAMES,
     Clock,

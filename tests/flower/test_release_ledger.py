@@ -59,6 +59,7 @@ def test_an_entry_says_what_was_released(path: Path) -> None:
         "key": "c0de",
         "digest": digest("coded"),
         "previous": "0" * 64,
+        "mu": None,
     }
     assert entry.time.endswith("+00:00")
 

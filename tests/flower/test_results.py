@@ -73,6 +73,8 @@ def test_the_summary_tells_about_every_device(done: tuple[Path, Rounds]) -> None
     results, rounds = done
     summary = json.loads((results / "summary.json").read_text())
     devices: list[dict[str, Any]] = summary.pop("devices")
+    privacy = summary.pop("privacy")
+    assert (privacy["covers"], privacy["epsilon"], list(privacy["devices"])) == ("nothing", None, list(NAMES))
     assert summary == {
         "federation": "digits",
         "scheme": "ccfl",

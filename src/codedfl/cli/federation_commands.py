@@ -190,7 +190,7 @@ def resume(folder: Folder, json_: Json = False) -> None:
 
 def _serve(folder: Path, *, resume: bool, json_: bool) -> None:
     require_flower()
-    from codedfl.cli.federation_tables import EventPrinter, devices_table
+    from codedfl.cli.federation_tables import EventPrinter, devices_table, privacy_sentence
     from codedfl.errors import InputError
     from codedfl.flower import ServerDied, serve
 
@@ -208,6 +208,7 @@ def _serve(folder: Path, *, resume: bool, json_: bool) -> None:
     else:
         console = Console()
         console.print(devices_table(summary))
+        console.print(privacy_sentence(summary["privacy"]))
         console.print(f"model, learning curve, arrivals and summary: {folder / 'results'}")
 
 
@@ -249,13 +250,13 @@ def ledger(folder: DeviceFolder, json_: Json = False) -> None:
     Example: codedfl federation ledger north
     """
     from codedfl.cli.federation_tables import ledger_table
-    from codedfl.flower import read_ledger
+    from codedfl.flower import device_delta, read_ledger
 
     entries = read_ledger(folder)
     if json_:
         print(json.dumps(entries))
     else:
-        Console().print(ledger_table(entries))
+        Console().print(ledger_table(entries, device_delta(folder)))
 
 
 @federation.command()

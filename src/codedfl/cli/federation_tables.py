@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from codedfl.privacy import gaussian_epsilon
 
 SENTENCES = {
     "started": "{scheme} with {devices}",
@@ -94,7 +97,23 @@ def demo_table(result: Mapping[str, Any]) -> RenderableType:
         f"{result['slow']} was slow, {result['killed']} was killed and came back; everything took {result['seconds']:.0f} s."
         f" Configuration, keys, ledgers and results: {result['folder']}"
     )
-    return Group(devices_table(summary), comparison, told)
+    return Group(devices_table(summary), Text(privacy_sentence(summary["privacy"])), comparison, told)
+
+
+def privacy_sentence(statement: Mapping[str, Any]) -> str:
+    """Return what a federation may claim, in words.
+
+    Example:
+        >>> privacy_sentence({"covers": "everything", "epsilon": 2.0, "delta": 1e-5, "threat_model": "each message"})
+        'privacy: epsilon = 2 at delta = 1e-05 covers everything that devices sent, against a server that sees each message'
+    """
+    if statement["covers"] == "nothing":
+        return "privacy: no epsilon covers what devices sent"
+    what = "everything that devices sent" if statement["covers"] == "everything" else "the uploads, and not the updates"
+    return (
+        f"privacy: epsilon = {statement['epsilon']:.4g} at delta = {statement['delta']:g} covers {what},"
+        f" against a server that sees {statement['threat_model']}"
+    )
 
 
 def status_table(
@@ -123,16 +142,18 @@ def status_table(
     return Group(table, Text(f"stopped: {reason}")) if reason else table
 
 
-def ledger_table(entries: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Return everything that a device released, updates summed up."""
+def ledger_table(entries: Sequence[Mapping[str, Any]], delta: float) -> RenderableType:
+    """Return everything that a device released, updates summed up; the epsilon of Gaussian releases is that of all in a line."""
     table = Table(title="released by this device")
     for column in ("first", "last", "federation", "kind", "count", "bytes", "noise variance", "epsilon"):
         table.add_column(column)
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for entry in entries:
-        key = (entry["federation"], entry["kind"], entry["noise_variance"], entry["epsilon"])
-        groups.setdefault(key, []).append(entry)
+        told = (entry["noise_variance"], entry["epsilon"]) if entry["mu"] is None else (None, "composed")
+        groups.setdefault((entry["federation"], entry["kind"], *told), []).append(entry)
     for (federation, kind, noise, epsilon), group in groups.items():
+        if epsilon == "composed":
+            epsilon = _composed(group, delta)
         table.add_row(
             str(group[0]["time"]),
             str(group[-1]["time"]),
@@ -141,6 +162,15 @@ def ledger_table(entries: Sequence[Mapping[str, Any]]) -> RenderableType:
             str(len(group)),
             f"{sum(entry['size_bytes'] for entry in group):,}",
             "-" if noise is None else f"{noise:g}",
-            "no bound" if epsilon is None else f"{epsilon:g}",
+            "no bound" if epsilon is None else f"{epsilon:.6g}",
         )
-    return table
+    private = [entry for entry in entries if entry["mu"] is not None and entry["kind"] != "repeat"]
+    if not private:
+        return table
+    total = f"private uploads and updates together: epsilon = {_composed(private, delta):.6g} at delta = {delta:g}"
+    return Group(table, Text(total))
+
+
+def _composed(entries: Sequence[Mapping[str, Any]], delta: float) -> float:
+    """Return the epsilon of Gaussian releases together."""
+    return gaussian_epsilon(math.sqrt(sum(entry["mu"] ** 2 for entry in entries)), delta)

@@ -20,7 +20,7 @@ from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._noise import Difference
 from codedfl.experiment._notes import notes_on
 from codedfl.experiment._per_run import PerRunCallback
-from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of
+from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of, statement_of, update_releases
 from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import run, sweep, tune
@@ -85,11 +85,13 @@ __all__ = [
     "run_theory",
     "seed_configs",
     "short_names",
+    "statement_of",
     "summarise",
     "sweep",
     "time_to_share",
     "to_toml",
     "tune",
+    "update_releases",
     "upload_privacy",
     "verdict",
     "write_audit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -36,18 +37,28 @@ def releases_of(result: RunResult, device: int) -> tuple[Release, ...]:
     ]
     if result.scheme.upload is not None:
         sent += result.scheme.upload.releases(setting, plan, device)
-    updates, precision = int(ledger.updates[device]), float(ledger.precision[device])
-    if updates and precision > 0:
-        rate = float(getattr(plan, "sampling_rate", 1.0))
-        mechanism = (
-            GaussianMechanism(1 / math.sqrt(precision))
-            if rate == 1
-            else GaussianMechanism(math.sqrt(updates / precision), updates, rate)
-        )
-        sent.append(Release("updates", mechanism, upload=False))
-    elif updates:
-        sent.append(Release("updates", None, upload=False))
-    return tuple(sent)
+    rate = float(getattr(plan, "sampling_rate", 1.0))
+    return (*sent, *update_releases(int(ledger.updates[device]), float(ledger.precision[device]), rate))
+
+
+def update_releases(updates: int, precision: float, sampling_rate: float = 1.0) -> tuple[Release, ...]:
+    """Return the updates of a device as one release; none if there were none.
+
+    Args:
+        updates: how many it sent.
+        precision: the sum of ``1 / z^2`` over them; 0 if they have no noise.
+        sampling_rate: ``q``.
+    """
+    if updates == 0:
+        return ()
+    if precision == 0:
+        return (Release("updates", None, upload=False),)
+    mechanism = (
+        GaussianMechanism(1 / math.sqrt(precision))
+        if sampling_rate == 1
+        else GaussianMechanism(math.sqrt(updates / precision), updates, sampling_rate)
+    )
+    return (Release("updates", mechanism, upload=False),)
 
 
 def covers(releases: tuple[Release, ...]) -> Covers:
@@ -78,19 +89,34 @@ def privacy_statement(
     """
     delta, setting = config.privacy.delta, result.prepared.setting
     everything = [releases_of(result, device) for device in range(setting.federation.devices)]
+    sums = setting.privacy is not None and setting.privacy.sums_only
+    outside = _outside(result, config, feature_map, preprocessing)
+    return statement_of(everything, delta, "sums only" if sums else "each message", outside)
+
+
+def statement_of(
+    everything: Sequence[tuple[Release, ...]], delta: float, threat_model: str, outside: Sequence[str]
+) -> dict[str, Any]:
+    """Return the privacy of what devices sent, as `privacy_statement` does.
+
+    Args:
+        everything: what each device sent.
+        delta: probability with which the bound may fail.
+        threat_model: what the server sees.
+        outside: what no number covers, one clause each.
+    """
     what = min((covers(releases) for releases in everything), key=("nothing", "upload", "everything").index)
     epsilons = [_epsilon(releases, what, delta) for releases in everything]
     worst = max(range(len(epsilons)), key=lambda device: (epsilons[device], len(everything[device])))
-    sums = setting.privacy is not None and setting.privacy.sums_only
     return {
         "epsilon": epsilons[worst],
         "delta": delta,
         "covers": what,
-        "threat_model": "sums only" if sums else "each message",
+        "threat_model": threat_model,
         "adjacency": "one sample more or less",
         "devices": epsilons,
         "messages": [_in_words(release) for release in everything[worst]],
-        "outside": _outside(result, config, feature_map, preprocessing),
+        "outside": list(outside),
     }
 
 

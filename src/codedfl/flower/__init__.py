@@ -16,6 +16,7 @@ from codedfl.flower._federation_config import FederationConfig  # noqa: E402
 from codedfl.flower._launch import (  # noqa: E402
     ServerDied,
     connect,
+    device_delta,
     overview,
     read_ledger,
     serve,
@@ -33,6 +34,7 @@ __all__ = [
     "add_device",
     "config_from_sample",
     "connect",
+    "device_delta",
     "initialise",
     "noiseless",
     "overview",

@@ -54,6 +54,11 @@ class NetworkArrivals:
         estimate: FloatArray = (1.0 + self._arrived[:rounds].sum(axis=0)) / (1.0 + rounds)
         return estimate
 
+    def missed_in_a_row(self, device: int) -> int:
+        """Return how many times a device was late since it last arrived; rounds without a request do not count."""
+        arrived = self._arrived[self._batch_sizes[:, device] > 0, device]
+        return int(np.argmax(arrived[::-1])) if arrived.any() else len(arrived)
+
     def record(self, asked: Mapping[int, int], arrived: Mapping[int, int]) -> Attendance:
         """Add a round.
 

@@ -32,13 +32,16 @@ from codedfl.flower._policy import (
     noise_of,
     upload_request,
 )
+from codedfl.flower._private_budget import check_private_release, mean_multiplier
+from codedfl.flower._private_update import is_private, make_private_update, requested_private_train
 from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness
 from codedfl.flower._release_ledger import ReleaseLedger
-from codedfl.flower._requests import TrainRequest, requested_menu, requested_train
+from codedfl.flower._requests import TrainRequest, requested_menu, requested_train, wants_smoothness
 from codedfl.flower._uploads import UploadTask, make_upload
-from codedfl.flower._vault import Vault
+from codedfl.flower._vault import Vault, digest_of
 from codedfl.identity import identity
 from codedfl.parallel import one_blas_thread
+from codedfl.privacy import gaussian_epsilon
 from codedfl.streams import Streams
 from codedfl.training import Start, Steps, accumulate_gradients, bernoulli_steps, walking_steps
 from codedfl.typing import FloatArray
@@ -148,7 +151,8 @@ class Client:
             values["choice"] = -1
         elif noise.item is not None:
             values["choice"] = noise.item
-        told = request.values.get("smoothness") is True
+        # Whether anybody needs it, its own copy of federation.toml says: of a private scheme, nobody does.
+        told = request.values.get("smoothness") is True and wants_smoothness(self.federation)
         if told:
             values["smoothness"] = max(compute_gram([self.rows]).smoothness, 1e-300)
         # The number of rows is taken to be public; the curvature of the loss is a function of the data.
@@ -169,7 +173,11 @@ class Client:
             raise InputError("no item of the contract is worth it to this device: it uploads nothing.")
         key = identity((self.federation.prescription(), task, noise.noise_variance, noise.label_noise_variance))
         described = upload_request(key, self.config, self.federation, noise, samples=len(self.rows))
-        check_upload(self.config.policy, described, self.ledger, stored=self.vault.holds(key))
+        mu = 1 / mean_multiplier(self.federation) if task.kind == "mean" else None
+        stored = self.vault.holds(key)
+        check_upload(self.config.policy, described, self.ledger, stored=stored)
+        if mu is not None and not (stored and key in self.ledger.uploads()):
+            check_private_release(self.config, self.federation, self.ledger, mu)
         arrays = self.vault.release(key, lambda: self._drawn(task, noise))
         packet = Packet(arrays, self._declared(noise))
         self.ledger.append(
@@ -181,6 +189,7 @@ class Client:
             noise_variance=noise.noise_variance,
             label_noise_variance=noise.label_noise_variance,
             epsilon=described.epsilon,
+            mu=mu,
         )
         return arrays, noise
 
@@ -206,7 +215,9 @@ class Client:
 
     @one_blas_thread()
     def train(self, request: Packet) -> Packet:
-        """Return the accumulated gradient of the round, (3) in the paper."""
+        """Return the accumulated gradient of the round, (3) in the paper, or a private sum of gradients."""
+        if is_private(self.federation):
+            return self._private_update(request)
         asked = requested_train(request, self.federation)
         check_update(self.config.policy, self.ledger)
         check_batch(self.config.policy, asked.batch_size, len(self.rows))
@@ -220,6 +231,42 @@ class Client:
             "compute_s": time.perf_counter() - began,
         }
         return self._released("update", Packet({"update": update}, values), asked.round)
+
+    def _private_update(self, request: Packet) -> Packet:
+        """Return the private update of a round: drawn at the first request, the same bytes if it is asked for again.
+
+        A server that was killed asks again for a round that it had begun. Another model or other noise makes it another release.
+        """
+        asked = requested_private_train(request, self.federation)
+        told = asked.model, asked.clip_norm, asked.noise_multiplier, asked.geometry
+        key = identity((self.federation.prescription(), "update", asked.round, told))
+        if not (self.vault.holds(key) and self.ledger.has_update(key)):
+            check_update(self.config.policy, self.ledger)
+            check_private_release(self.config, self.federation, self.ledger, asked.mu)
+        began = time.perf_counter()
+        generator = self.randomness.update(asked.round)
+        arrays = self.vault.release(
+            key, lambda: {"update": make_private_update(self.rows, asked, self.federation, generator)}
+        )
+        values: dict[str, int | float | str] = {
+            "device": self.config.name,
+            "round": asked.round,
+            "batch_size": len(self.rows),
+            "compute_s": time.perf_counter() - began,
+        }
+        packet = Packet(arrays, values)
+        self.ledger.append(
+            "update",
+            federation=self.federation.name,
+            size_bytes=packet.bytes,
+            digest=digest_of(arrays),
+            round=asked.round,
+            key=key,
+            noise_variance=(asked.clip_norm * asked.noise_multiplier) ** 2,
+            epsilon=gaussian_epsilon(asked.mu, self.config.privacy.delta),
+            mu=asked.mu,
+        )
+        return packet
 
     def steps(self, asked: TrainRequest) -> Steps:
         """Return the gradient steps of a round, as the simulator takes them."""

@@ -58,7 +58,8 @@ class ClientPolicy(Section):
         (), description="target columns that may be used; empty for all that federation.toml names"
     )
     largest_epsilon: NonNegative = Field(
-        0.0, description="above 0: refuse an upload whose worst-case epsilon is larger or unknown"
+        0.0,
+        description="above 0: refuse an upload, or a private update, that makes the worst-case epsilon larger or unknown",
     )
 
 

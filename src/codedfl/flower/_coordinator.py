@@ -29,6 +29,7 @@ from codedfl.flower._standing import Standing
 from codedfl.flower._store import ServerStore, state_folder
 from codedfl.flower._uploading import Uploading
 from codedfl.flower._uploads import UploadTask, gather
+from codedfl.private import CurvatureUpload, PrivateCurvature, clip_norm_of
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
 from codedfl.training import LearningRate, Scheme, Setting, Uploaded, coded_of
@@ -77,7 +78,7 @@ class Coordinator(ServerPart):
             if checkpoint.note:
                 self.journal.note("older checkpoint", reason=checkpoint.note)
             self.journal.note("resumed", round=checkpoint.round)
-        self.journal.status(phase="training", round=rounds.state.round, rounds=config.training.rounds)
+        self.journal.status(phase="training", round=rounds.state.round, rounds=rounds.total)
         rounds.run()
         write_results(self.folder, config, rounds)
         self.journal.note("completed", round=rounds.state.round, score=rounds.curve[-1]["score"])
@@ -125,7 +126,11 @@ class Coordinator(ServerPart):
             test,
             Streams(roster.seed),
         )
-        return setting, () if task is None else gather(scheme, task, setting, received)
+        if task is not None:
+            return setting, gather(scheme, task, setting, received)
+        if isinstance(scheme.upload, CurvatureUpload):  # that asks for nothing
+            return setting, (PrivateCurvature.unknown(setting.federation.total_samples, clip_norm_of(setting)),)
+        return setting, ()
 
     def _held(self, uploading: Uploading) -> frozenset[str]:
         """Return whose uploads count: once training has begun, nobody joins them."""

@@ -20,7 +20,7 @@ from codedfl.files import csv_text
 from codedfl.fleet import read_trace
 from codedfl.flower._config_files import parse_federation
 from codedfl.flower._device_data import load_rows
-from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._federation_config import PRIVATE_SCHEME, FederationConfig
 from codedfl.flower._launch import serve
 from codedfl.flower._quiet import be_quiet
 from codedfl.flower._replay import pooled_setting, replay
@@ -32,6 +32,8 @@ SLOW, DIES = "phone", "sensor"
 PIXELS = tuple(f"pixel{i}" for i in range(64))
 TEST_ROWS = 450
 DEADLINE_S = 3.0
+EPSILON, PATIENT_DEADLINE_S = 4.0, 8.0
+"""Of the demonstration of a private federation, whose devices cannot be asked for fewer rows."""
 AWAY_ROUNDS = 4
 """Rounds for which the device that died stays away."""
 
@@ -74,6 +76,8 @@ def run_demo(
 
 def demo_config(address: str, rounds: int, scheme: str = "ccfl") -> FederationConfig:
     """Return the federation of the demonstration: digits, by random Fourier features."""
+    private = scheme == PRIVATE_SCHEME
+    deadline_s = PATIENT_DEADLINE_S if private else DEADLINE_S
     return parse_federation(
         {
             "name": "demo",
@@ -87,7 +91,9 @@ def demo_config(address: str, rounds: int, scheme: str = "ccfl") -> FederationCo
             },
             "features": {"map": "rff", "dimension": 100, "gamma": 0.0005, "intercept": False},
             "coding": {"coded_samples": 500, "noise_variance": 0.01},
-            "training": {"rounds": rounds, "deadline_s": DEADLINE_S, "join_s": 90.0, "upload_s": 60.0},
+            "options": {"rounds": rounds} if private else {},
+            "privacy": {"epsilon": EPSILON if private else 0.0},
+            "training": {"rounds": rounds, "deadline_s": deadline_s, "join_s": 90.0, "upload_s": 60.0},
             "server": {"address": address, "test_file": "test.csv"},
         }
     )
@@ -190,6 +196,7 @@ def _result(folder: Path, config: FederationConfig, restarted: int | None, secon
         "simulated_accuracy": None if simulated is None else simulated.final.score,
         "centralised_accuracy": None if reference is None else reference.score,
         "mean_arrivals": summary["mean_arrivals"],
+        "privacy": summary["privacy"],
         "slow": SLOW,
         "killed": DIES,
         "restarted_in_round": restarted,

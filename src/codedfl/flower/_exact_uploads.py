@@ -24,6 +24,7 @@ from codedfl.coding import Gram, Rows, compute_gram, encode, sample_factor, sket
 from codedfl.flower._policy import LABEL_NORM
 from codedfl.flower._randomness import UploadGenerator
 from codedfl.privacy import gaussian_noise_on_grid, rounding_delta
+from codedfl.private import clipped_total
 from codedfl.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def make_exact_upload(
         return _coded_rows(task, rows, *deviations, generator)
     if task.kind == "factor":
         return _factor(task, rows, *deviations, generator)
+    if task.kind == "mean":
+        return _mean(task, rows, deviations[0], generator)
     return _sketch(task, rows, *deviations, generator)
 
 
@@ -78,7 +81,7 @@ def rounding_delta_of_upload(
       ``(n w + sqrt(c) w') sqrt(n q) / b`` of the random numbers. The Gram matrix and its Cholesky factor are exact for
       a covariance that is off by ``(l + 4 n + 20) u q``, scaled, which counts ``sqrt(c / 8)`` times in total variation,
       hence ``sqrt(2 pi c / 8)`` times here.
-    - sketch: none, since its noise is raised with its sensitivity.
+    - sketch and mean: none, since their noise is raised with their sensitivity.
 
     Args:
         task: what is uploaded.
@@ -145,6 +148,17 @@ def _factor(
     # A triangle with a negative number on its diagonal stands for the same second moments as one with that row turned round.
     factor[np.diag(factor) < 0] *= -1
     return {"factor": factor.astype(np.float32)}
+
+
+def _mean(task: UploadTask, rows: Rows, deviation: float, generator: UploadGenerator) -> dict[str, FloatArray]:
+    assert task.clip_norm is not None
+    dimension, bound = rows.features.shape[1], task.clip_norm
+    total = np.zeros(dimension)
+    for block in rows.blocks(BLOCK_ROWS):
+        total += clipped_total(block.features.astype(np.float64), bound)
+    # Norms are clipped up to (d + 10) roundings, and the sum errs by a rounding of all norms together for every row.
+    error = (len(rows) + dimension + 10) * UNIT_ROUNDOFF * len(rows) * bound
+    return {"total": _with_noise(total, deviation, generator, bound, error)}
 
 
 def _sketch(

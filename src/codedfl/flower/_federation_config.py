@@ -21,11 +21,14 @@ from codedfl.identity import identity
 from codedfl.schemes import SCHEMES
 from codedfl.streams import MAX_SEED, Streams
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of what devices and server say to each other; both must have the same."""
 
-SUPPORTED_SCHEMES = ("fedavg", "momentum", "scfl", "scfl-fixed", "dp-cfl", "ccfl", "one-shot")
+SUPPORTED_SCHEMES = ("fedavg", "momentum", "scfl", "scfl-fixed", "dp-cfl", "ccfl", "one-shot", "dp-gd")
 """The schemes that run over a network."""
+
+PRIVATE_SCHEME = "dp-gd"
+"""The scheme whose updates are private as well, so that one epsilon covers everything that a device sends."""
 
 MASKABLE_SCHEMES = ("scfl", "scfl-fixed", "dp-cfl")
 """The schemes whose server needs no more than the sum of all uploads, if these are rows."""
@@ -107,6 +110,15 @@ class FederationCoding(Section):
     )
 
 
+class FederationPrivacy(Section):
+    """One guarantee for everything that a device sends, updates included: for the scheme dp-gd, which sets its noise by it."""
+
+    epsilon: NonNegative = Field(
+        0.0, description="dp-gd: epsilon of all that a device sends, against a server that sees each message"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1, description="dp-gd: delta of that guarantee")
+
+
 class FederationIncentive(Section):
     """Rewards for less noise: a contract that every device may accept or refuse."""
 
@@ -177,6 +189,7 @@ class FederationConfig(Section):
     data: FederationData
     features: FederationFeatures = FederationFeatures()
     coding: FederationCoding = FederationCoding()
+    privacy: FederationPrivacy = FederationPrivacy()
     incentive: FederationIncentive = FederationIncentive()
     training: FederationTraining = FederationTraining()
     server: FederationServer = FederationServer()
@@ -191,7 +204,7 @@ class FederationConfig(Section):
             )
         if name not in SUPPORTED_SCHEMES:
             raise ValueError(
-                "it needs exact or weighted uploads, which are not offered over a network; choose "
+                "what its devices send is not offered over a network; choose "
                 f"{', '.join(SUPPORTED_SCHEMES[:-1])} or {SUPPORTED_SCHEMES[-1]}"
             )
         return name
@@ -226,6 +239,7 @@ class FederationConfig(Section):
                 "device(s), give at most that many."
             )
         self._require_maskable()
+        self._require_private()
         return self
 
     @staticmethod
@@ -253,6 +267,48 @@ class FederationConfig(Section):
                 f"coding.sums_only = true is not possible with devices = {shown_json(self.devices)}, as the sum over one device "
                 "is its own data: name 2 or more, or choose coding.sums_only = false."
             )
+
+    def _require_private(self) -> None:
+        """Refuse a private scheme without bounds on what one sample may change, and a target that the scheme cannot keep."""
+        epsilon = f"privacy.epsilon = {self.privacy.epsilon:g}"
+        if self.scheme != PRIVATE_SCHEME:
+            if self.privacy.epsilon > 0:
+                raise InputError(
+                    f"{epsilon} is not possible with scheme = {shown_json(self.scheme)}, whose updates have no noise: choose"
+                    f' scheme = "{PRIVATE_SCHEME}", or let devices protect their uploads by privacy.epsilon in client.toml.'
+                )
+            return
+        if self.privacy.epsilon == 0:
+            raise InputError(
+                f"{epsilon} leaves the noise of {PRIVATE_SCHEME} open: set the epsilon that everything a device sends is to keep,"
+                " for example 2."
+            )
+        if self.data.task == "regression":
+            raise InputError(
+                f'data.task = "regression" is not possible with scheme = "{PRIVATE_SCHEME}" over a network, as its targets have'
+                " no bound that is known without the data: predict classes, or choose another scheme."
+            )
+        if self.clip_norm is None:
+            raise InputError(
+                f'coding.clip_norm = 0 leaves samples unbounded, so that scheme = "{PRIVATE_SCHEME}" cannot keep {epsilon}:'
+                " set it to a norm that most samples have or stay below, such as that of the rows of a public sample."
+            )
+        if self.incentive.total_reward > 0:
+            raise InputError(
+                f'incentive.total_reward = {self.incentive.total_reward:g} is not possible with scheme = "{PRIVATE_SCHEME}",'
+                " whose noise is the same for all devices: set it to 0."
+            )
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The norm ``B`` to which samples are clipped; None for no clipping.
+
+        Random Fourier features have a mean square norm of 1 whatever the data, so a private scheme needs no other bound for them.
+        """
+        if self.coding.clip_norm > 0:
+            return self.coding.clip_norm
+        known = self.features.map == "rff" and self.features.output_scale == 1
+        return math.sqrt(1.0 + self.features.intercept) if known and self.scheme == PRIVATE_SCHEME else None
 
     @property
     def dimension(self) -> int:
@@ -287,7 +343,7 @@ class FederationConfig(Section):
 
     def prescription(self) -> str:
         """Return a fingerprint of everything that a device must agree on: all that shapes what it computes or releases."""
-        agreed = {"name", "scheme", "options", "devices", "data", "features", "coding"}
+        agreed = {"name", "scheme", "options", "devices", "data", "features", "coding", "privacy"}
         # Plain values, so that the fingerprint does not depend on how classes are called in a version of the code.
         values = self.model_dump(mode="json", include=agreed)
         return identity((PROTOCOL, json.dumps(values, sort_keys=True), self.training.local_steps))
@@ -312,4 +368,20 @@ def _resolved_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
         resolved = parse_config({"options": {scheme: dict(given)}}).options.get(scheme, {})
     except InputError as error:  # a file of a federation has one scheme, so its options need not name it
         raise InputError(str(error).replace(f"options.{scheme}.", "options.")) from error
+    if scheme == PRIVATE_SCHEME:
+        return _private_options(resolved)
     return resolved | ({"deadline": "fixed"} if "deadline" in resolved else {})
+
+
+def _private_options(resolved: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what private descent cannot do over a network, and let it begin with the mean."""
+    if resolved["sampling_rate"] != 1:
+        raise InputError(
+            f"options.sampling_rate = {resolved['sampling_rate']} is not possible over a network, where updates are on all rows:"
+            " leave it out."
+        )
+    if resolved["curvature"] == "second-moments":
+        raise InputError(
+            'options.curvature = "second-moments" is not possible over a network: choose "mean" or "none".'
+        )
+    return resolved | ({"curvature": "mean"} if resolved["curvature"] == "auto" else {})

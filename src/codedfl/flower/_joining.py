@@ -15,10 +15,10 @@ from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Reply
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
+from codedfl.flower._requests import wants_smoothness
 from codedfl.flower._roster import Roster
 from codedfl.incentive import DeviceTraits, Menu, contract_for_reward, table_sensitivities
 from codedfl.privacy import noise_variance_for_mi_dp
-from codedfl.schemes import make_scheme
 
 HELLO_S = 30.0
 """How long a device may take to introduce itself before it is asked again."""
@@ -55,12 +55,6 @@ def require_bought(config: FederationConfig, item: int, noise_variance: float) -
         raise BadMessage(
             f"noise_variance = {noise_variance:g}, expected {bought:g} or less, as the contract item {item} says."
         )
-
-
-def wants_smoothness(config: FederationConfig) -> bool:
-    """Return whether the server can choose no step size unless devices tell how strongly their loss is curved."""
-    scheme = make_scheme(config.scheme, config.options)
-    return not scheme.tunes_itself and scheme.upload is None
 
 
 @dataclass

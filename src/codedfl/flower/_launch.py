@@ -233,6 +233,11 @@ def overview(folder: Path | str) -> tuple[FederationConfig, dict[str, Any] | Non
     return read_federation(folder / "federation.toml"), store.read_status(), list(store.events())
 
 
+def device_delta(folder: Path | str) -> float:
+    """Return the delta at which the device of a folder states what it released."""
+    return read_client(Path(folder) / "client.toml").privacy.delta
+
+
 def read_ledger(folder: Path | str) -> list[dict[str, Any]]:
     """Return everything that the device of a folder ever released.
 

@@ -14,6 +14,7 @@ from codedfl.curvature import SubspaceUpload
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig, ClientPolicy
 from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._private_budget import mean_multiplier, mean_noise_variance
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.incentive import Menu
 from codedfl.privacy import (
@@ -23,6 +24,7 @@ from codedfl.privacy import (
     noise_variance_for_mi_dp,
     sketch_sensitivity,
 )
+from codedfl.private import CurvatureUpload
 from codedfl.schemes import make_scheme
 from codedfl.training import Upload
 
@@ -57,24 +59,29 @@ class UploadRequest:
 
     Args:
         key: identity of the upload.
-        coded_rows: ``c``, also of a factor; 0 for a sketch.
+        coded_rows: ``c``, also of a factor; 0 for what is not coded.
         noise: what the device adds.
         epsilon: worst-case privacy loss; None if it is unknown or unbounded.
+        delta: probability with which that may fail.
+        labels: whether it tells about labels.
     """
 
     key: str
     coded_rows: int
     noise: NoiseLevel
     epsilon: float | None
+    delta: float = 1e-5
+    labels: bool = True
 
 
 def upload_request(
     key: str, client: ClientConfig, federation: FederationConfig, noise: NoiseLevel, *, samples: int
 ) -> UploadRequest:
     """Describe the upload of a device for `check_upload`."""
-    sketch = isinstance(_upload_of(federation), SubspaceUpload)
-    epsilon = epsilon_of_upload(federation, noise, samples=samples, delta=client.privacy.delta)
-    return UploadRequest(key, 0 if sketch else federation.coding.coded_samples, noise, epsilon)
+    upload, delta = _upload_of(federation), client.privacy.delta
+    rows = 0 if isinstance(upload, SubspaceUpload | CurvatureUpload) else federation.coding.coded_samples
+    epsilon = epsilon_of_upload(federation, noise, samples=samples, delta=delta)
+    return UploadRequest(key, rows, noise, epsilon, delta, labels=not isinstance(upload, CurvatureUpload))
 
 
 def check_prescription(policy: ClientPolicy, federation: FederationConfig, requested: str) -> None:
@@ -124,11 +131,11 @@ def check_upload(policy: ClientPolicy, request: UploadRequest, ledger: ReleaseLe
     uploads, noise = ledger.uploads(), request.noise
     if stored and request.key in uploads:
         return
-    for name, value, least in (
-        ("noise_variance", noise.noise_variance, policy.least_noise_variance),
-        ("label_noise_variance", noise.label_noise_variance, policy.least_label_noise_variance),
+    for name, told, value, least in (
+        ("noise_variance", True, noise.noise_variance, policy.least_noise_variance),
+        ("label_noise_variance", request.labels, noise.label_noise_variance, policy.least_label_noise_variance),
     ):
-        if value < least:
+        if told and value < least:
             raise InputError(
                 f"{name} = {value} is below policy.least_{name} = {least} of client.toml: set privacy.{name} to {least} or more "
                 "there, or lower the limit."
@@ -144,7 +151,7 @@ def check_upload(policy: ClientPolicy, request: UploadRequest, ledger: ReleaseLe
             "client.toml: raise the limit, knowing that every further upload of the same data reveals more of it."
         )
     if policy.largest_epsilon > 0:
-        _check_epsilon(policy.largest_epsilon, request.epsilon, ledger.upload_epsilon())
+        _check_epsilon(policy.largest_epsilon, request.epsilon, ledger.upload_epsilon(request.delta))
 
 
 def _check_epsilon(largest: float, epsilon: float | None, before: float | None) -> None:
@@ -214,6 +221,8 @@ def epsilon_of_upload(
     upload, coding = _upload_of(federation), federation.coding
     if upload is None:
         return 0.0
+    if isinstance(upload, CurvatureUpload):
+        return gaussian_epsilon(1 / mean_multiplier(federation), delta)
     if _no_bound(federation) or noise.noise_variance == 0 or noise.label_noise_variance == 0:
         return None
     if isinstance(upload, SubspaceUpload):
@@ -257,6 +266,8 @@ def noise_of(
     upload, privacy, policy = _upload_of(federation), client.privacy, client.policy
     if upload is None:
         return NoiseLevel(0.0, 0.0)
+    if isinstance(upload, CurvatureUpload):
+        return NoiseLevel(mean_noise_variance(client, federation), 0.0)
     least = policy.least_noise_variance
     if privacy.epsilon > 0:
         solved, label_noise = _noise_for_budget(client, federation, upload, samples)

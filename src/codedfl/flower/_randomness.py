@@ -41,6 +41,9 @@ class DeviceRandomness(Protocol):
         tests that compare the two.
         """
 
+    def update(self, round: int) -> np.random.Generator:
+        """Return the generator of one private update; as for `encoding`, noise is exact with an `UploadGenerator`."""
+
     def batches(self) -> Streams:
         """Return the streams from which batches are sampled: the same ones after a restart."""
 
@@ -85,6 +88,10 @@ class OperatingSystemRandomness:
         """Return a new generator, with 384 bits of the operating system as key and counter, which are stored nowhere."""
         words = np.frombuffer(secrets.token_bytes(8 * _WORDS), dtype=np.uint64)
         return UploadGenerator(np.random.Philox(key=words[:2], counter=words[2:]))
+
+    def update(self, round: int) -> UploadGenerator:  # noqa: ARG002 (nothing here is addressed by rounds)
+        """Return a new generator, as for an upload."""
+        return self.encoding()
 
     def batches(self) -> Streams:
         """Return streams with a secret seed of 63 bits, drawn at the first call and kept in the vault.

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from codedfl._validation import require_at_least, require_non_negative
 from codedfl.errors import InputError
 from codedfl.files import PRIVATE, sync_folder
 from codedfl.flower._vault import open_privately
+from codedfl.privacy import gaussian_epsilon
 
 UPLOAD, UPDATE, REPEAT, TORN = "upload", "update", "repeat", "torn"
 """Kinds of entries with a meaning of their own; a device may use others, such as "evaluation" and "answer"."""
@@ -36,17 +37,18 @@ class LedgerEntry:
     Args:
         sequence: number of the line, from 1.
         time: when it was written, in UTC.
-        kind: what was released: ``upload``, ``update``, ``evaluation``, ``answer`` and so on; ``repeat`` for an upload that had
-            been sent before, ``torn`` for a line that a crash cut short, so that nothing was sent.
+        kind: what was released: ``upload``, ``update``, ``evaluation``, ``answer`` and so on; ``repeat`` for what had been sent
+            before, ``torn`` for a line that a crash cut short, so that nothing was sent.
         federation: name of the federation that it was sent to.
         round: round of training; None outside of rounds.
         size_bytes: size of what was sent.
         noise_variance: noise in every number about features; None if that has no meaning.
         label_noise_variance: the same about labels.
         epsilon: worst-case privacy loss in nats; None if it is unknown or unbounded.
-        key: identity of an upload; empty for everything else.
+        key: identity of an upload or of a private update; empty for everything else.
         digest: SHA-256 digest of what was sent.
         previous: SHA-256 hash of the previous line.
+        mu: sensitivity over noise, of a Gaussian mechanism whose releases add up by ``mu^2``; None for everything else.
     """
 
     sequence: int
@@ -61,6 +63,7 @@ class LedgerEntry:
     key: str
     digest: str
     previous: str
+    mu: float | None = None  # lines of earlier versions have none
 
     def line(self) -> bytes:
         """Return the entry as a line of JSON."""
@@ -106,7 +109,9 @@ class ReleaseLedger:
         self._end = self._lines = self._updates = 0
         self._last = _START
         self._uploads: dict[tuple[str, str], None] = {}
+        self._private_updates: set[tuple[str, str]] = set()
         self._upload_loss, self._other_loss = _Loss(), _Loss()
+        self._gaussian: dict[str, float] = {}
         with self._opened() as descriptor:
             head = self._read_head(os.fstat(descriptor).st_size)
             self._catch_up(descriptor, head)
@@ -131,14 +136,36 @@ class ReleaseLedger:
         """Return the keys of all distinct uploads, in order; a key comes twice if its upload was drawn a second time."""
         return tuple(key for key, _ in self._uploads)
 
-    def total_epsilon(self) -> float | None:
-        """Return the sum of the epsilons of all releases (basic composition); None if that of any release is unknown."""
+    def total_epsilon(self, delta: float = 1e-5) -> float | None:
+        """Return the epsilon of all releases together; None if that of any release is unknown.
+
+        Gaussian mechanisms compose exactly, at ``delta``; the epsilons of all others are added.
+        """
+        others = self.other_epsilon()
+        return None if others is None else others + self._gaussian_epsilon(delta)
+
+    def upload_epsilon(self, delta: float = 1e-5) -> float | None:
+        """Return the same without updates in the clear and answers, which have no epsilon."""
+        uploads = self._upload_loss.total()
+        return None if uploads is None else uploads + self._gaussian_epsilon(delta)
+
+    def other_epsilon(self) -> float | None:
+        """Return the sum of the epsilons of all releases but those of Gaussian mechanisms; None if one is unknown."""
         uploads, others = self._upload_loss.total(), self._other_loss.total()
         return None if uploads is None or others is None else uploads + others
 
-    def upload_epsilon(self) -> float | None:
-        """Return the same for uploads alone."""
-        return self._upload_loss.total()
+    def gaussian_mu(self, federation: str | None = None) -> float:
+        """Return ``mu`` of all releases by Gaussian mechanisms together, to one federation or to all."""
+        squares = self._gaussian.values() if federation is None else (self._gaussian.get(federation, 0.0),)
+        return math.sqrt(sum(squares))
+
+    def has_update(self, key: str) -> bool:
+        """Tell whether a private update is in the ledger."""
+        return any(known == key for known, _ in self._private_updates)
+
+    def _gaussian_epsilon(self, delta: float) -> float:
+        mu = self.gaussian_mu()
+        return gaussian_epsilon(mu, delta) if mu > 0 else 0.0
 
     def append(
         self,
@@ -152,10 +179,12 @@ class ReleaseLedger:
         noise_variance: float | None = None,
         label_noise_variance: float | None = None,
         epsilon: float | None = None,
+        mu: float | None = None,
     ) -> LedgerEntry:
         """Record a release, before it is sent.
 
-        An upload that was recorded before, with the same key and digest, is recorded as ``repeat``: it reveals nothing new.
+        An upload or a private update that was recorded before, with the same key and digest, is recorded as ``repeat``: it
+        reveals nothing new.
 
         Args:
             kind: what is released; ``repeat`` and ``torn`` cannot be asked for.
@@ -163,10 +192,11 @@ class ReleaseLedger:
             size_bytes: size of what is sent.
             digest: SHA-256 digest of what is sent, in hexadecimal digits.
             round: round of training.
-            key: identity of an upload.
+            key: identity of an upload or of a private update.
             noise_variance: noise in every number about features.
             label_noise_variance: noise in every number about labels.
             epsilon: worst-case privacy loss; None or infinite if there is no bound, 0 for what depends on no data.
+            mu: sensitivity over noise, if it is a Gaussian mechanism.
 
         Returns:
             The entry as it was recorded.
@@ -187,14 +217,21 @@ class ReleaseLedger:
             require_at_least("round", round, 0)
         if epsilon == math.inf:
             epsilon = None
-        numbers = {"noise_variance": noise_variance, "label_noise_variance": label_noise_variance, "epsilon": epsilon}
+        numbers = {
+            "noise_variance": noise_variance,
+            "label_noise_variance": label_noise_variance,
+            "epsilon": epsilon,
+            "mu": mu,
+        }
         for name, value in numbers.items():
             if value is not None:
                 require_non_negative(name, value)
                 numbers[name] = float(value)
         with self._opened() as descriptor:
             self._catch_up(descriptor)
-            if kind == UPLOAD and (key, digest) in self._uploads:
+            private = kind == UPDATE and mu is not None
+            known: Collection[tuple[str, str]] = self._private_updates if private else self._uploads
+            if (kind == UPLOAD or private) and (key, digest) in known:
                 kind = REPEAT
             whole = None if round is None else int(round)
             values = {"kind": kind, "federation": federation, "round": whole, "size_bytes": int(size_bytes), **numbers}
@@ -243,7 +280,7 @@ class ReleaseLedger:
             raise self._refusal(f"it has {self._lines} of at least {head[0]} lines")
         if torn:
             os.ftruncate(descriptor, self._end)
-            values = dict.fromkeys(("round", "noise_variance", "label_noise_variance", "epsilon"))
+            values = dict.fromkeys(("round", "noise_variance", "label_noise_variance", "epsilon", "mu"))
             about = {
                 "kind": TORN,
                 "federation": "",
@@ -263,9 +300,15 @@ class ReleaseLedger:
         self._last = sha256(line).hexdigest()
         if entry.kind == UPDATE:
             self._updates += 1
+            if entry.mu is not None:
+                self._private_updates.add((entry.key, entry.digest))
         if entry.kind == UPLOAD:
             self._uploads[entry.key, entry.digest] = None
-        if entry.kind not in (REPEAT, TORN):
+        if entry.kind in (REPEAT, TORN):
+            return entry
+        if entry.mu is not None:
+            self._gaussian[entry.federation] = self._gaussian.get(entry.federation, 0.0) + entry.mu**2
+        else:
             (self._upload_loss if entry.kind == UPLOAD else self._other_loss).add(entry.epsilon)
         return entry
 
@@ -319,7 +362,7 @@ class ReleaseLedger:
 
 
 def _is_well_typed(entry: LedgerEntry) -> bool:
-    numbers = entry.noise_variance, entry.label_noise_variance, entry.epsilon
+    numbers = entry.noise_variance, entry.label_noise_variance, entry.epsilon, entry.mu
     return (
         isinstance(entry.kind, str)
         and isinstance(entry.key, str)

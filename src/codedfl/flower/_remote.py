@@ -11,7 +11,7 @@ from codedfl.errors import InputError
 from codedfl.fleet import Channel, Fleet
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.streams import Streams
-from codedfl.training import Code, Setting
+from codedfl.training import Code, PrivacyTarget, Setting
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
 
@@ -87,7 +87,7 @@ def remote_setting(
         config.coding.coded_samples,
         noise_variance,
         label_noise_variance,
-        clip_norm=config.coding.clip_norm or None,
+        clip_norm=config.clip_norm,
         participants=participants if participants.any() else None,
     )
     return network_setting(config, federation, code, streams)
@@ -107,4 +107,5 @@ def network_setting(config: FederationConfig, federation: Federation, code: Code
         server_mac_rate=1e12,
         server_batch=config.training.server_batch,
         streams=streams,
+        privacy=PrivacyTarget(config.privacy.epsilon, config.privacy.delta) if config.privacy.epsilon > 0 else None,
     )

@@ -42,7 +42,7 @@ def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Row
         np.full(devices, coding.noise_variance),
         np.full(devices, coding.label_noise_variance),
         encoder="direct",
-        clip_norm=coding.clip_norm or None,
+        clip_norm=config.clip_norm,
     )
     return network_setting(config, federation, code, Streams(seed))
 

@@ -54,13 +54,7 @@ def requested_train(request: Packet, federation: FederationConfig) -> TrainReque
     work = make_scheme(federation.scheme, federation.options).device
     if not isinstance(work, LocalSGD):
         raise InputError(f"scheme = {shown(federation.scheme)} has no training on devices: nothing is computed.")
-    model = request.arrays.get("model")
-    shape = (federation.dimension, federation.outputs)
-    if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != shape:
-        raise InputError(f"model must be float32 of the shape {shape}, as federation.toml prescribes.")
-    if not np.isfinite(model).all():
-        raise InputError("model has values that are not finite: the server's training has diverged.")
-    values = request.values
+    model, values = requested_model(request, federation), request.values
     steps = work.steps or federation.training.local_steps
     if values.get("local_steps") != steps or values.get("sampling") != work.sampling:
         raise InputError(
@@ -71,14 +65,36 @@ def requested_train(request: Packet, federation: FederationConfig) -> TrainReque
     if type(step_size) is not float or not (math.isfinite(step_size) and step_size > 0):
         raise InputError(f"step_size = {shown(step_size)} must be a positive number.")
     return TrainRequest(
-        np.ascontiguousarray(model),
-        _whole(request, "round", 0),
+        model,
+        requested_round(request),
         _whole(request, "batch_size", 1),
         steps,
         step_size,
         work.sampling,
         _whole(request, "stride", 1),
     )
+
+
+def requested_model(request: Packet, federation: FederationConfig) -> FloatArray:
+    """Return the model that a server sends, or refuse it."""
+    model = request.arrays.get("model")
+    shape = (federation.dimension, federation.outputs)
+    if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != shape:
+        raise InputError(f"model must be float32 of the shape {shape}, as federation.toml prescribes.")
+    if not np.isfinite(model).all():
+        raise InputError("model has values that are not finite: the server's training has diverged.")
+    return np.ascontiguousarray(model)
+
+
+def requested_round(request: Packet) -> int:
+    """Return the round that a server asks for, or refuse it."""
+    return _whole(request, "round", 0)
+
+
+def wants_smoothness(config: FederationConfig) -> bool:
+    """Return whether the server can choose no step size unless devices tell how strongly their loss is curved."""
+    scheme = make_scheme(config.scheme, config.options)
+    return not scheme.tunes_itself and scheme.upload is None
 
 
 def requested_menu(request: Packet) -> Menu | None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from codedfl._plain import plain
 from codedfl._version import __version__
+from codedfl.experiment import statement_of, update_releases
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet import write_trace
 from codedfl.flower._federation_config import FederationConfig
@@ -18,6 +20,12 @@ from codedfl.models import Predictor
 
 if TYPE_CHECKING:
     from codedfl.flower._rounds import Rounds
+
+OUTSIDE = (
+    "how many samples each device has is taken to be public",
+    "noise is as the devices declared it",
+    "the constants of federation.toml, such as means and scales of columns, must come from public data",
+)
 
 CURVE = ("round", "seconds", "score", "mean_arrivals")
 
@@ -61,7 +69,31 @@ def model(config: FederationConfig, rounds: Rounds) -> Predictor:
             "metric": metric_of(config),
             "score": rounds.curve[-1]["score"],
         },
+        privacy=privacy(config, rounds),
     )
+
+
+def privacy(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
+    """Return the privacy of everything that devices sent, with the noise that they declared; see `statement_of`.
+
+    A device that was asked counts as one that sent its update, also if that never arrived. The ledger of a device is the
+    authority on what it released.
+    """
+    prepared, asked = rounds.prepared, rounds.arrivals.arrays()["batch_sizes"] > 0
+    upload, plan = prepared.scheme.upload, prepared.device
+    precision = [plan.precision(k) for k in range(len(asked))]
+    everything = [
+        (
+            *(upload.releases(prepared.setting, plan, i) if upload and prepared.setting.code.uploading[i] else ()),
+            *update_releases(int(asked[:, i].sum()), float(np.dot(asked[:, i], precision))),
+        )
+        for i in range(len(rounds.roster.names))
+    ]
+    statement = statement_of(everything, config.privacy.delta, "each message", OUTSIDE)
+    told: dict[str, Any] = plain(
+        {**statement, "devices": dict(zip(rounds.roster.names, statement["devices"], strict=True))}
+    )
+    return told
 
 
 def picture(config: FederationConfig, rounds: Rounds) -> bytes:
@@ -108,6 +140,7 @@ def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
         "metric": metric_of(config),
         "score": rounds.curve[-1]["score"],
         "mean_arrivals": float(arrived.sum()) / max(rounds.arrivals.rounds, 1),
+        "privacy": privacy(config, rounds),
         "devices": devices,
     }
 

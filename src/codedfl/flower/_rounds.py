@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from codedfl.flower._checks import LARGEST_ENTRY, BadMessage, ReceivedUpdate, bo
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Reply
 from codedfl.flower._pace import Pace
-from codedfl.flower._packet import Packet
+from codedfl.flower._packet import Packet, Value
+from codedfl.flower._private_update import geometry_arrays
 from codedfl.flower._roster import Roster
 from codedfl.flower._standing import Standing
 from codedfl.flower._store import Checkpoint
 from codedfl.parallel import one_blas_thread
+from codedfl.private import PrivateGradient, PrivatePlan
 from codedfl.training import (
     DeviceUpdate,
     Evaluator,
@@ -35,6 +37,9 @@ from codedfl.training import (
     record_from,
 )
 from codedfl.typing import FloatArray
+
+MOST_ROUNDS_BETWEEN = 4
+"""A device whose private updates keep coming late is asked again after so many rounds at the latest."""
 
 
 @dataclass
@@ -70,10 +75,18 @@ class Rounds(ServerPart):
         self.trained_s = 0.0
 
     @property
-    def device_work(self) -> LocalSGD | None:
+    def total(self) -> int:
+        """Number of rounds: that of the federation, unless the scheme has its own."""
+        scheme = self.prepared.scheme
+        if scheme.one_shot:
+            return 0
+        return scheme.rounds(self.prepared.setting) or self.config.training.rounds
+
+    @property
+    def device_work(self) -> LocalSGD | PrivateGradient | None:
         """What devices do in a round; None if the server trains alone."""
         work = self.prepared.scheme.device
-        return work if isinstance(work, LocalSGD) else None
+        return work if isinstance(work, LocalSGD | PrivateGradient) else None
 
     @property
     def local_steps(self) -> int:
@@ -83,6 +96,8 @@ class Rounds(ServerPart):
     def sizes_to_ask(self) -> list[int]:
         """Return the rows to ask of each device now."""
         work, training = self.device_work, self.config.training
+        if isinstance(work, PrivateGradient):
+            return list(self.roster.samples)
         fixed = work.batch if work is not None and isinstance(work.batch, int) else None
         return [
             min(fixed, samples)
@@ -93,7 +108,7 @@ class Rounds(ServerPart):
 
     def run(self) -> None:
         """Train all rounds that are left, with a checkpoint after each."""
-        total = 0 if self.prepared.scheme.one_shot else self.config.training.rounds
+        total = self.total
         if not self.curve:
             self.evaluate()
         while self.state.round < total:
@@ -163,26 +178,40 @@ class Rounds(ServerPart):
         if work is None:
             return {}
         online, sizes = self.exchange.online(), self.sizes_to_ask()
-        return {
-            i: (
-                sizes[i],
-                Packet(
-                    {"model": self.state.model},
-                    {
-                        "federation": self.config.name,
-                        "prescription": self.roster.prescription,
-                        "round": self.state.round,
-                        "batch_size": sizes[i],
-                        "local_steps": self.local_steps,
-                        "step_size": float(step_size),
-                        "sampling": work.sampling,
-                        "stride": self.strides[i],
-                    },
-                ),
-            )
-            for i, name in enumerate(self.roster.names)
-            if name in online and not self.standing.is_excluded(name)
+        arrays: dict[str, FloatArray] = {"model": self.state.model}
+        values: dict[str, Value] = {
+            "federation": self.config.name,
+            "prescription": self.roster.prescription,
+            "round": self.state.round,
         }
+        if isinstance(work, PrivateGradient):
+            plan = cast(PrivatePlan, self.prepared.device)
+            arrays |= geometry_arrays(plan.geometry, self.config.dimension)
+            values["clip_norm"] = float(plan.clip_norm)
+            values["noise_multiplier"] = float(plan.noise_multipliers[self.state.round])
+        else:
+            values |= {"local_steps": self.local_steps, "step_size": float(step_size), "sampling": work.sampling}
+
+        def own(i: int) -> dict[str, Value]:
+            walk = isinstance(work, LocalSGD)
+            return {"batch_size": sizes[i], "stride": self.strides[i]} if walk else {}
+
+        return {
+            i: (sizes[i], Packet(arrays, values | own(i)))
+            for i, name in enumerate(self.roster.names)
+            if name in online and not self.standing.is_excluded(name) and self._is_due(i)
+        }
+
+    def _is_due(self, device: int) -> bool:
+        """Return whether to ask a device in this round.
+
+        An update costs privacy also if it comes late and helps nobody. While others are asked for fewer rows after a miss,
+        private devices, whose updates are on all rows, are asked in fewer rounds.
+        """
+        if not isinstance(self.device_work, PrivateGradient):
+            return True
+        every = min(2 ** self.arrivals.missed_in_a_row(device), MOST_ROUNDS_BETWEEN)
+        return self.state.round % every == 0
 
     def _server_update(self, k: int, step_size: float) -> FloatArray | None:
         """Return the server's own update on the coded data; None without any."""

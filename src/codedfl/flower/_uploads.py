@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -27,12 +28,13 @@ from codedfl.flower._checks import ReceivedUpload
 from codedfl.flower._exact_uploads import make_exact_upload
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._randomness import UploadGenerator
+from codedfl.private import CurvatureUpload, PrivateCurvature, clipped_total
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
 from codedfl.training import CodedUpload, Scheme, Setting, Uploaded
 from codedfl.typing import FloatArray
 
-Kind = Literal["rows", "factor", "subspace"]
+Kind = Literal["rows", "factor", "subspace", "mean"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class UploadTask:
     """What a device is to upload, as its federation prescribes.
 
     Args:
-        kind: coded rows, their triangular factor, or a subspace sketch.
+        kind: coded rows, their triangular factor, a subspace sketch, or the mean of the features.
         coded_samples: ``c``, of rows and factors.
         rank: ``r``, of a sketch.
         sketch_rows: ``|S|`` at most, of a sketch.
@@ -69,10 +71,14 @@ class UploadTask:
                 kind = "factor"
             case SubspaceUpload(rank=wanted, rows=rows):
                 kind, rank = "subspace", rank_within(config.dimension, wanted)
+            case CurvatureUpload(curvature="none"):
+                return None
+            case CurvatureUpload():
+                kind = "mean"
             case _:
                 raise InputError(f"scheme = {config.scheme!r} has an upload that cannot be sent: choose another.")
         coding = config.coding
-        return cls(kind, coding.coded_samples, rank, rows, coding.clip_norm or None, config.features.seed)
+        return cls(kind, coding.coded_samples, rank, rows, config.clip_norm, config.features.seed)
 
     def test_matrix(self, dimension: int) -> FloatArray:
         """Return ``Omega``, which everybody knows."""
@@ -100,6 +106,10 @@ def make_upload(
     """
     if isinstance(rng, UploadGenerator):
         return make_exact_upload(task, rows, noise_variance, label_noise_variance, rng)
+    if task.kind == "mean":
+        assert task.clip_norm is not None
+        noise = math.sqrt(noise_variance) * rng.standard_normal(rows.features.shape[1])
+        return {"total": clipped_total(rows.features.astype(np.float64), task.clip_norm) + noise}
     rows = rows if task.clip_norm is None else rows.clipped(task.clip_norm)
     if task.kind == "rows":
         coded = encode(
@@ -142,6 +152,19 @@ def gather(
     total_noise = float(noise.sum())
     if task.kind == "rows":
         return (_sum_of_rows((upload.arrays for _, upload in received), total_noise),)
+    if task.kind == "mean":
+        totals = {i: upload.arrays["total"] for i, upload in received}
+        assert task.clip_norm is not None
+        return (
+            PrivateCurvature.from_mean(
+                np.sum(list(totals.values()), axis=0),
+                math.sqrt(total_noise),
+                summed=int(federation.samples[list(totals)].sum()),
+                samples=federation.total_samples,
+                bound=task.clip_norm,
+                dtype=np.dtype(np.float32),
+            ),
+        )
     if task.kind == "subspace":
         sketches = {
             i: ReceivedSketch(

@@ -1,8 +1,8 @@
 """Private training: one (epsilon, delta) for everything that leaves a device."""
 
-from codedfl.private._budget import Budget, Curvature, divide
+from codedfl.private._budget import MEAN_SHARE, Budget, Curvature, divide
 from codedfl.private._coded import CodedDescent, batch_curvature, coded_spectrum
-from codedfl.private._curvature import CurvatureUpload, PrivateCurvature, clip_norm_of
+from codedfl.private._curvature import CurvatureUpload, PrivateCurvature, clip_norm_of, clipped_total
 from codedfl.private._descent import DescentState, PrivateDescent
 from codedfl.private._devices import PrivateGradient, PrivatePlan, noise_in_sum, patient_deadline, require_target
 from codedfl.private._heavy_ball import HeavyBallState
@@ -17,6 +17,7 @@ from codedfl.private._statistics import (
 )
 
 __all__ = [
+    "MEAN_SHARE",
     "Budget",
     "CodedDescent",
     "Curvature",
@@ -35,6 +36,7 @@ __all__ = [
     "StatisticsUpload",
     "batch_curvature",
     "clip_norm_of",
+    "clipped_total",
     "coded_spectrum",
     "divide",
     "joint_sensitivity",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 
 from codedfl.coding import Rows, compute_gram
+from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
 from codedfl.private._budget import Budget, Curvature, divide
@@ -49,6 +51,39 @@ class PrivateCurvature(Held):
     smoothness: float
     row_norm: float
 
+    @classmethod
+    def unknown(cls, samples: int, bound: float) -> PrivateCurvature:
+        """Return what is known of rows of norm ``B`` that nobody told anything about."""
+        return cls(Geometry(), samples * bound**2, bound)
+
+    @classmethod
+    def from_mean(
+        cls, total: FloatArray, deviation: float, summed: int, samples: int, bound: float, dtype: np.dtype[Any]
+    ) -> PrivateCurvature:
+        """Return what the sum of the features says, with its direction shrunk to `MEAN_FACTOR`.
+
+        Args:
+            total: ``sum x + noise``, (d,).
+            deviation: standard deviation of that noise.
+            summed: rows in the sum.
+            samples: rows of all devices.
+            bound: ``B``, to which rows were clipped.
+            dtype: that of the direction.
+
+        Example:
+            >>> total = np.array([100.0, 0.0])
+            >>> held = PrivateCurvature.from_mean(total, 0.0, summed=100, samples=200, bound=1.0, dtype=total.dtype)
+            >>> round(held.row_norm, 3), round(held.smoothness, 3)
+            (0.5, 50.0)
+        """
+        length = float(np.linalg.norm(total))
+        if length == 0:
+            return cls.unknown(samples, bound)
+        direction = (total / length)[:, None].astype(dtype)
+        squared = max(length**2 - len(total) * deviation**2, 0.0) / summed**2
+        row_norm = math.sqrt(max(bound**2 - (1 - MEAN_FACTOR**2) * squared, 0.25 * bound**2))
+        return cls(Geometry((direction,), (np.array([MEAN_FACTOR]),)), samples * row_norm**2, row_norm)
+
 
 @dataclass(frozen=True)
 class CurvatureUpload:
@@ -82,8 +117,11 @@ class CurvatureUpload:
         return divide(setting, target, loss, self.curvature, self.sampling_rate, self.rounds)
 
     def loss_in(self, setting: Setting) -> Loss:
-        """Return the loss that is minimised in a setting, or refuse a softmax of a regression."""
-        task = setting.federation.task
+        """Return the loss that is minimised in a setting."""
+        return self.loss_for(setting.federation.task)
+
+    def loss_for(self, task: Task) -> Loss:
+        """Return the loss that is minimised for a task, or refuse a softmax of a regression."""
         if self.loss == "softmax" and task == "regression":
             raise InputError(
                 'options.dp-gd.loss = "softmax" is for classes, but the task is a regression: use "square".'
@@ -95,9 +133,14 @@ class CurvatureUpload:
         """Return the curvature that the server holds, and the cost."""
         budget, bound = self.budget(setting), clip_norm_of(setting)
         samples, dimension = setting.federation.total_samples, setting.federation.dimension
-        held = PrivateCurvature(Geometry(), samples * bound**2, bound)
+        held = PrivateCurvature.unknown(samples, bound)
         if math.isfinite(budget.mean_multiplier):
-            held = _with_mean(setting, held, budget.mean_multiplier * noise_of_upload(setting), bound)
+            deviation = budget.mean_multiplier * noise_of_upload(setting) * bound
+            noise = setting.streams.at("private-mean").standard_normal(dimension)
+            total = clipped_total(setting.federation.features, bound) + deviation * noise
+            held = PrivateCurvature.from_mean(
+                total, deviation, samples, samples, bound, setting.federation.features.dtype
+            )
         if math.isfinite(budget.moments_multiplier) and dimension > 1:
             held = _with_moments(setting, held, budget.moments_multiplier * noise_of_upload(setting))
         return (held,), self.cost(setting, plan)
@@ -149,21 +192,16 @@ def noise_of_upload(setting: Setting) -> float:
     return 1.0 if target.sums_only else math.sqrt(np.count_nonzero(setting.federation.samples))
 
 
-def _with_mean(setting: Setting, held: PrivateCurvature, multiplier: float, bound: float) -> PrivateCurvature:
-    """Return the curvature with the direction of the mean shrunk."""
-    features, samples = setting.federation.features, setting.federation.total_samples
-    weights = bound / np.maximum(held.geometry.norms(features), bound)
-    deviation = multiplier * bound
-    noise = setting.streams.at("private-mean").standard_normal(features.shape[1])
-    total = weights.astype(features.dtype) @ features + deviation * noise
-    length = float(np.linalg.norm(total))
-    if length == 0:
-        return held
-    direction = (total / length)[:, None].astype(features.dtype)
-    squared = max(length**2 - len(total) * deviation**2, 0.0) / samples**2
-    row_norm = math.sqrt(max(bound**2 - (1 - MEAN_FACTOR**2) * squared, 0.25 * bound**2))
-    geometry = Geometry((direction,), (np.array([MEAN_FACTOR]),))
-    return PrivateCurvature(geometry, samples * row_norm**2, row_norm)
+def clipped_total(features: FloatArray, bound: float) -> FloatArray:
+    """Return ``sum x min(1, B / ||x||)``, (d,): one sample changes it by at most ``B``.
+
+    Example:
+        >>> clipped_total(np.array([[3.0, 4.0], [0.0, 0.5]]), 1.0)
+        array([0.6, 1.3])
+    """
+    weights = bound / np.maximum(Geometry().norms(features), bound)
+    total: FloatArray = weights.astype(features.dtype) @ features
+    return total
 
 
 def _with_moments(setting: Setting, held: PrivateCurvature, multiplier: float) -> PrivateCurvature:

@@ -92,16 +92,45 @@ class PrivateSum:
         X, Y, norms = (
             (features, labels, self.norms) if batch is None else (features[batch], labels[batch], self.norms[batch])
         )
-        residual = X @ model
-        if self.softmax:
-            residual = scipy.special.softmax(residual, axis=1)
-        residual -= Y
-        sizes = norms * np.linalg.norm(residual, axis=1)
-        weights = self.clip_norm / np.maximum(sizes, self.clip_norm)
-        residual *= weights[:, None].astype(residual.dtype)
-        total = self.geometry.forward(X.T @ residual)
+        total = clipped_sum(X, Y, norms, model, self.clip_norm, self.geometry, softmax=self.softmax)
         if self.standard_deviation > 0:
             rng = self.streams.at("update-noise", device=self.device, round=self.round)
             total = total + (self.standard_deviation * rng.standard_normal(total.shape)).astype(total.dtype)
         released: FloatArray = total * total.dtype.type(scale)
         return released
+
+
+def clipped_sum(
+    features: FloatArray,
+    labels: FloatArray,
+    norms: FloatArray,
+    model: FloatArray,
+    clip_norm: float,
+    geometry: Geometry,
+    *,
+    softmax: bool,
+) -> FloatArray:
+    """Return ``D sum x r^T min(1, C / (||D x|| ||r||))`` over all rows, (d, o): one sample changes it by at most ``C``.
+
+    Args:
+        features: ``x``, (l, d).
+        labels: ``y``, (l, o).
+        norms: ``||D x||``, (l,).
+        model: ``W``, (d, o).
+        clip_norm: ``C``.
+        geometry: ``D``.
+        softmax: whether ``r = softmax(W^T x) - y`` instead of ``W^T x - y``.
+
+    Example:
+        >>> X, Y = np.array([[3.0, 4.0]]), np.array([[1.0]])
+        >>> clipped_sum(X, Y, np.array([5.0]), np.zeros((2, 1)), 1.0, Geometry(), softmax=False).ravel()
+        array([-0.6, -0.8])
+    """
+    residual = features @ model
+    if softmax:
+        residual = scipy.special.softmax(residual, axis=1)
+    residual -= labels
+    sizes = norms * np.linalg.norm(residual, axis=1)
+    weights = clip_norm / np.maximum(sizes, clip_norm)
+    residual *= weights[:, None].astype(residual.dtype)
+    return geometry.forward(features.T @ residual)

@@ -22,8 +22,8 @@ from codedfl.flower._checks._fields import (
 )
 from codedfl.flower._packet import Packet
 
-UploadKind = Literal["rows", "factor", "subspace", "masked"]
-"""Coded rows, their triangular factor, a subspace sketch, or coded rows under pairwise masks."""
+UploadKind = Literal["rows", "factor", "subspace", "mean", "masked"]
+"""Coded rows, their triangular factor, a subspace sketch, the sum of the features, or coded rows under pairwise masks."""
 
 LARGEST_NOISE_VARIANCE = 1e30
 
@@ -67,6 +67,7 @@ def checked_upload(
     - factor: ``factor`` (d + o, d + o), float32, upper triangular with a diagonal of zero or more;
     - subspace: ``products`` (d, r), ``label_products`` (d, o) and ``energy`` (1,), float64; without noise the energy is not
       negative;
+    - mean: ``total`` (d,), float64;
     - masked: ``features`` (c, d) and ``labels`` (c, o), uint64.
 
     Args:
@@ -116,6 +117,8 @@ def _layout(
             "label_products": (double, (dimension, outputs), LARGEST_PRODUCT),
             "energy": (double, (1,), LARGEST_PRODUCT),
         }
+    if kind == "mean":
+        return {"total": (double, (dimension,), LARGEST_PRODUCT)}
     dtype = words if kind == "masked" else single
     return {
         "features": (dtype, (coded_samples, dimension), LARGEST_ENTRY),

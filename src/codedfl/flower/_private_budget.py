@@ -1,0 +1,81 @@
+"""What a device may still reveal where one epsilon covers everything that it sends."""
+
+from __future__ import annotations
+
+import math
+
+from codedfl.errors import InputError
+from codedfl.flower._client_config import ClientConfig
+from codedfl.flower._federation_config import PRIVATE_SCHEME, FederationConfig
+from codedfl.flower._release_ledger import ReleaseLedger
+from codedfl.privacy import gaussian_epsilon
+from codedfl.private import MEAN_SHARE
+from codedfl.training import PrivacyTarget
+
+_SAME = 1e-9
+"""An epsilon that noise was solved for and that is computed back differs by less than this, relatively."""
+
+
+def mean_multiplier(federation: FederationConfig) -> float:
+    """Return the noise of the sum of a device's features, over the norm that they are clipped to."""
+    return PrivacyTarget(federation.privacy.epsilon, federation.privacy.delta).multiplier_for_share(MEAN_SHARE)
+
+
+def mean_noise_variance(client: ClientConfig, federation: FederationConfig) -> float:
+    """Return the variance of that noise, or refuse a federation whose guarantee is weaker than what the device wants.
+
+    Raises:
+        InputError: naming the field of ``client.toml``, its value and what to do.
+    """
+    privacy, agreed = client.privacy, federation.privacy
+    if privacy.noise_variance is not None:
+        raise InputError(
+            f"privacy.noise_variance = {privacy.noise_variance:g} of client.toml has no meaning with scheme = {PRIVATE_SCHEME!r},"
+            f" whose noise follows from privacy.epsilon = {agreed.epsilon:g} of federation.toml: leave it out."
+        )
+    if 0 < privacy.epsilon < agreed.epsilon or (privacy.epsilon > 0 and privacy.delta < agreed.delta):
+        raise InputError(
+            f"privacy.epsilon = {privacy.epsilon:g} with delta = {privacy.delta:g} of client.toml is stricter than the epsilon = "
+            f"{agreed.epsilon:g} with delta = {agreed.delta:g} of federation.toml: leave this federation, or agree on less."
+        )
+    assert federation.clip_norm is not None
+    return (mean_multiplier(federation) * federation.clip_norm) ** 2
+
+
+def check_private_release(client: ClientConfig, federation: FederationConfig, ledger: ReleaseLedger, mu: float) -> None:
+    """Refuse a release with which a device would reveal more than what was agreed on, whoever asks for it.
+
+    Gaussian mechanisms compose exactly, ``mu^2 = sum mu_k^2``. What this federation has already been sent counts for the
+    epsilon of ``federation.toml``, and everything in the ledger for ``policy.largest_epsilon`` of ``client.toml``.
+
+    Args:
+        client: the device.
+        federation: what all devices agreed on.
+        ledger: what was released before.
+        mu: that of the release, the sensitivity over the noise.
+
+    Raises:
+        InputError: naming the limit, the epsilon that would be reached and what to do.
+    """
+    agreed = federation.privacy
+    reached = gaussian_epsilon(math.hypot(ledger.gaussian_mu(federation.name), mu), agreed.delta)
+    if reached > agreed.epsilon * (1 + _SAME):
+        raise InputError(
+            f"epsilon = {reached:.6g} would be above privacy.epsilon = {agreed.epsilon:g} of federation.toml, for everything that"
+            " this device has sent: nothing more is sent to this federation."
+        )
+    largest = client.policy.largest_epsilon
+    if largest == 0:
+        return
+    others = ledger.other_epsilon()
+    rule = f"policy.largest_epsilon = {largest:g} of client.toml"
+    if others is None:
+        raise InputError(
+            f"epsilon of an earlier release in the ledger is unknown, which {rule} does not allow: set the limit to 0 to take"
+            " part all the same."
+        )
+    total = others + gaussian_epsilon(math.hypot(ledger.gaussian_mu(), mu), client.privacy.delta)
+    if total > largest * (1 + _SAME):
+        raise InputError(
+            f"epsilon = {total:.6g} of everything in the ledger would be above {rule}: raise the limit, or leave this federation."
+        )

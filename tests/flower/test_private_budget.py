@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import norm
+
+from codedfl.errors import InputError
+from codedfl.flower._client_config import ClientConfig
+from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._private_budget import check_private_release, mean_multiplier, mean_noise_variance
+from codedfl.flower._release_ledger import ReleaseLedger
+from codedfl.privacy import gaussian_epsilon
+from tests.flower.configs import CLASSIFICATION, CLIENT, federation
+
+EPSILON, DELTA = 2.0, 1e-5
+
+
+def private(**changes: Any) -> FederationConfig:
+    values: dict[str, Any] = {"name": "wards", "scheme": "dp-gd", "data": CLASSIFICATION, "coding": {"clip_norm": 1.5}}
+    return federation(**values | {"privacy": {"epsilon": EPSILON, "delta": DELTA}} | changes)
+
+
+def device(**changes: Any) -> ClientConfig:
+    return ClientConfig(**CLIENT | changes)
+
+
+def whole_mu() -> float:
+    """Return mu of all releases together, by bisection on the definition of delta."""
+
+    def delta(mu: float) -> float:
+        return float(norm.cdf(mu / 2 - EPSILON / mu) - math.exp(EPSILON) * norm.cdf(-mu / 2 - EPSILON / mu))
+
+    low, high = 0.0, 10.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta(middle) < DELTA else (low, middle)
+    return low
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> ReleaseLedger:
+    return ReleaseLedger(tmp_path / "ledger.jsonl")
+
+
+def released(ledger: ReleaseLedger, mu: float, name: str = "wards", digest: str = "ab" * 32) -> None:
+    ledger.append(
+        "update", federation=name, size_bytes=1, digest=digest, key="c0de", epsilon=gaussian_epsilon(mu, DELTA), mu=mu
+    )
+
+
+def test_the_mean_has_three_per_cent_of_the_budget() -> None:
+    assert mean_multiplier(private()) == pytest.approx(1 / (math.sqrt(0.03) * whole_mu()), rel=1e-6)
+    assert mean_noise_variance(device(), private()) == pytest.approx((1.5 * mean_multiplier(private())) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "sentence"),
+    [
+        ({"noise_variance": 1.0}, "privacy.noise_variance = 1 of client.toml has no meaning .* leave it out."),
+        (
+            {"epsilon": 1.0},
+            "privacy.epsilon = 1 with delta = 1e-05 of client.toml is stricter than the epsilon = 2 with delta = 1e-05 of "
+            "federation.toml: leave this federation, or agree on less.",
+        ),
+        ({"epsilon": 2.0, "delta": 1e-6}, "privacy.epsilon = 2 with delta = 1e-06 of client.toml is stricter"),
+    ],
+)
+def test_a_device_that_wants_more_privacy_stays_away(privacy: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        mean_noise_variance(device(privacy=privacy), private())
+
+
+def test_a_device_that_wants_no_more_takes_part() -> None:
+    for privacy in ({"epsilon": 2.0}, {"epsilon": 8.0}, {"delta": 1e-6}):
+        assert mean_noise_variance(device(privacy=privacy), private()) > 0
+
+
+def test_what_was_agreed_on_can_be_used_up_and_no_more(ledger: ReleaseLedger) -> None:
+    each = whole_mu() / math.sqrt(8)
+    for number in range(8):
+        check_private_release(device(), private(), ledger, each)
+        released(ledger, each, digest=f"{number:064x}")
+    assert ledger.total_epsilon(DELTA) == pytest.approx(EPSILON, rel=1e-6)
+    with pytest.raises(
+        InputError, match=r"epsilon = 2\.1.* would be above privacy\.epsilon = 2 of federation.toml"
+    ) as no:
+        check_private_release(device(), private(), ledger, each)
+    assert str(no.value).endswith("nothing more is sent to this federation.")
+    check_private_release(device(), private(name="others"), ledger, each)
+
+
+def test_a_single_release_may_not_exceed_it_either(ledger: ReleaseLedger) -> None:
+    check_private_release(device(), private(), ledger, whole_mu() * (1 - 1e-9))
+    with pytest.raises(InputError, match=r"would be above privacy\.epsilon = 2"):
+        check_private_release(device(), private(), ledger, whole_mu() * 1.001)
+
+
+def test_the_devices_own_limit_counts_everything_in_its_ledger(ledger: ReleaseLedger) -> None:
+    limited, half = device(policy={"largest_epsilon": 3.0}), whole_mu() / 2
+    released(ledger, half, name="others")
+    ledger.append("upload", federation="rows", size_bytes=1, digest="ef" * 32, key="beef", epsilon=0.5)
+    # 0.5 for the upload, and two Gaussian mechanisms that compose exactly.
+    together = 0.5 + gaussian_epsilon(math.sqrt(2) * half, DELTA)
+    assert 1.5 < together < 3.0
+    check_private_release(limited, private(), ledger, half)
+    released(ledger, 2 * half, name="others", digest="cd" * 32)
+    total = 0.5 + gaussian_epsilon(math.sqrt(6) * half, DELTA)
+    with pytest.raises(InputError) as no:
+        check_private_release(limited, private(), ledger, half)
+    assert str(no.value) == (
+        f"epsilon = {total:.6g} of everything in the ledger would be above policy.largest_epsilon = 3 of client.toml: raise "
+        "the limit, or leave this federation."
+    )
+    check_private_release(device(), private(), ledger, half)
+
+
+def test_the_devices_own_limit_is_at_its_own_delta(ledger: ReleaseLedger) -> None:
+    mu = whole_mu() * 0.9
+    strict = device(policy={"largest_epsilon": 2.0}, privacy={"delta": 1e-9})
+    check_private_release(device(policy={"largest_epsilon": 2.0}), private(), ledger, mu)
+    with pytest.raises(InputError, match=f"epsilon = {gaussian_epsilon(mu, 1e-9):.6g} of everything"):
+        check_private_release(strict, private(), ledger, mu)
+
+
+def test_a_limit_cannot_be_kept_after_a_release_that_is_not_known(ledger: ReleaseLedger) -> None:
+    ledger.append("update", federation="others", size_bytes=1, digest="ef" * 32)
+    check_private_release(device(), private(), ledger, 0.1)
+    with pytest.raises(
+        InputError, match=r"epsilon of an earlier release in the ledger is unknown, which policy\.largest"
+    ):
+        check_private_release(device(policy={"largest_epsilon": 9.0}), private(), ledger, 0.1)
