@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from codedfl.cli import federation_commands
-from codedfl.cli.federation_tables import sentence
+from codedfl.cli.federation_tables import ledger_table, privacy_sentence, sentence
 from codedfl.flower import read_client, read_federation
 from codedfl.flower._store import ServerStore
+from codedfl.privacy import gaussian_epsilon
 from tests.flower.support import NAMES, digits_config, make_federation, open_clients
 from tests.support import Cli
 
@@ -150,6 +153,34 @@ def test_the_ledger_of_a_device_is_shown_and_an_altered_one_refused(cli: Cli) ->
     path = Path("f/devices/north/state/ledger.jsonl")
     path.write_text(path.read_text().replace('"upload"', '"answer"'))
     assert cli("federation", "ledger", "f/devices/north").code == 2
+
+
+def told_of(ledger: list[dict[str, object]]) -> str:
+    console = Console(file=StringIO(), width=200)
+    console.print(ledger_table(ledger, 1e-5))
+    file = console.file
+    assert isinstance(file, StringIO)
+    return file.getvalue()
+
+
+def test_private_releases_are_composed() -> None:
+    common = {"time": "now", "federation": "wards", "size_bytes": 10, "noise_variance": 4.0, "epsilon": 0.5}
+    updates = [{**common, "kind": "update", "mu": 0.3} for _ in range(4)]
+    upload, repeat = {**common, "kind": "upload", "mu": 0.8}, {**common, "kind": "repeat", "mu": 0.3}
+    shown = told_of([upload, *updates, repeat])
+    assert f"{gaussian_epsilon(0.6, 1e-5):.6g}" in shown, "the updates in one line"
+    assert f"uploads and updates together: epsilon = {gaussian_epsilon(1.0, 1e-5):.6g} at delta = 1e-05" in shown
+    clear = told_of([{**common, "kind": "update", "mu": None, "epsilon": None}])
+    assert "no bound" in clear
+    assert "together" not in clear
+
+
+def test_a_federation_says_what_may_be_claimed() -> None:
+    statement = {"covers": "upload", "epsilon": 2.5, "delta": 1e-5, "threat_model": "sums only"}
+    assert privacy_sentence(statement) == (
+        "privacy: epsilon = 2.5 at delta = 1e-05 covers the uploads, and not the updates, against a server that sees sums only"
+    )
+    assert privacy_sentence({**statement, "covers": "nothing"}) == "privacy: no epsilon covers what devices sent"
 
 
 def test_without_the_extra_the_command_says_what_to_install(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,7 @@ def _cases() -> list[Case]:
         _upload("factor", {"factor": factor}),
         _upload("subspace", {**sketch, "energy": np.array([3.0])}, 0.0, rows=SAMPLES),
         _upload("subspace", {**sketch, "energy": np.array([-3.0])}, 0.5, rows=1),
+        _upload("mean", {"total": rng.normal(size=DIMENSION)}, 0.5),
         _upload("masked", {"features": words(CODED, DIMENSION), "labels": words(CODED, OUTPUTS)}),
         Case(
             "update",
@@ -142,7 +143,7 @@ NUMBERS = [
     1e31,
     5e-324,
 ]
-TEXTS = ["north", "ab12", "rows", "factor", "subspace", "masked", "keys", "x" * 2**20, "\ud800\n"]
+TEXTS = ["north", "ab12", "rows", "factor", "subspace", "mean", "masked", "keys", "x" * 2**20, "\ud800\n"]
 OTHERS = [
     None,
     (),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ COLUMNS, OUTPUTS = 6, 2
 ROWS_TASK = UploadTask("rows", 5000, 0, 0, 1.5, 0)
 FACTOR_TASK = replace(ROWS_TASK, kind="factor")
 SKETCH_TASK = replace(ROWS_TASK, kind="subspace", rank=3, sketch_rows=20)
+MEAN_TASK = replace(ROWS_TASK, kind="mean")
 VARIANCE, LABEL_VARIANCE = 0.5, 0.3
 UPLOADS = 100
 """Uploads of the same data with noise of their own."""
@@ -157,6 +159,30 @@ def test_every_number_of_a_sketch_has_noise_of_its_own(clip_norm: float | None) 
     assert np.abs(correlation).max() < 6 / math.sqrt(UPLOADS)
 
 
+def test_the_sum_of_the_features_is_that_of_clipped_rows_and_has_noise_of_the_stated_deviation() -> None:
+    expected = clipped()[:, :COLUMNS].sum(axis=0)
+    noise = np.array([upload(MEAN_TASK, VARIANCE, 0.0, noise=seed)["total"] - expected for seed in range(UPLOADS)])
+    assert noise.dtype == np.float64
+    assert stats.kstest(noise.ravel() / math.sqrt(VARIANCE), "norm").pvalue > 1e-6
+    assert upload(MEAN_TASK, VARIANCE, 0.0).keys() == {"total"}
+
+
+def test_the_noise_of_a_sum_of_features_is_raised_for_what_rounding_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, float] = {}
+
+    def remember(values: FloatArray, deviation: float, sensitivity: float, **others: Any) -> FloatArray:
+        told.update(deviation=deviation, sensitivity=sensitivity, error=others["computation_error"])
+        return values
+
+    monkeypatch.setattr("codedfl.flower._exact_uploads.gaussian_noise_on_grid", remember)
+    sent = upload(MEAN_TASK, VARIANCE, 0.0)["total"]
+    assert (told["deviation"], told["sensitivity"]) == (math.sqrt(VARIANCE), 1.5)
+    long = ROWS.features.astype(np.longdouble)
+    norms = np.sqrt((long**2).sum(axis=1, keepdims=True))
+    exact = (long * np.minimum(1, 1.5 / norms)).sum(axis=0)
+    assert 0 < float(np.sqrt(((sent - exact) ** 2).sum())) <= told["error"] < 1e-10
+
+
 def test_other_generators_draw_as_the_simulator_does() -> None:
     plain = make_upload(ROWS_TASK, ROWS, VARIANCE, 0.0, np.random.Generator(np.random.Philox(0)))
     exact = make_exact_upload(ROWS_TASK, ROWS, VARIANCE, 0.0, Seeded(0, 0))
@@ -220,7 +246,7 @@ def test_a_factor_errs_by_no_more_than_is_said() -> None:
 
 
 def test_delta_of_rounding_is_far_below_any_delta_and_grows_with_the_work() -> None:
-    for task in (ROWS_TASK, FACTOR_TASK, SKETCH_TASK):
+    for task in (ROWS_TASK, FACTOR_TASK, SKETCH_TASK, MEAN_TASK):
         assert 0 < delta_of(task, epsilon=1.0) < 1e-5 * 1e-4
         assert delta_of(task, epsilon=2.0) == pytest.approx((1 + math.exp(2)) / 2 * delta_of(task), rel=1e-12)
     for task in (ROWS_TASK, FACTOR_TASK):
@@ -229,3 +255,5 @@ def test_delta_of_rounding_is_far_below_any_delta_and_grows_with_the_work() -> N
         assert delta_of(replace(task, coded_samples=50_000)) > delta_of(task)
         assert delta_of(replace(task, clip_norm=None)) == 1.0
         assert delta_of(task, variance=0.0) == 1.0
+    assert delta_of(MEAN_TASK) < delta_of(SKETCH_TASK), "it has fewer numbers"
+    assert delta_of(MEAN_TASK, variance=0.0) == delta_of(replace(MEAN_TASK, clip_norm=None)) == 1.0

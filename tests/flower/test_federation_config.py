@@ -172,6 +172,10 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
         'incentive.total_reward = 5 is not possible with scheme = "dp-gd", whose noise is the same for all devices: set it',
     ),
     (
+        PRIVATE | {"training": {"model_norm_bound": 3.0}},
+        'training.model_norm_bound = 3 is not possible with scheme = "dp-gd", which has a ridge instead: set it to 0.',
+    ),
+    (
         PRIVATE | {"options": {"sampling_rate": 0.1}},
         "options.sampling_rate = 0.1 is not possible over a network, where updates are on all rows: leave it out.",
     ),
@@ -223,6 +227,7 @@ def test_private_descent_begins_with_the_mean() -> None:
 def test_random_fourier_features_have_a_norm_that_no_data_is_needed_for(intercept: bool) -> None:
     features = {"map": "rff", "dimension": 30, "gamma": 0.1, "intercept": intercept}
     config = federation(**PRIVATE | {"coding": {}, "features": features})
+    assert config.clip_norm is not None
     assert config.clip_norm == pytest.approx(math.sqrt(1 + intercept))
     rows = config.map().transform(np.random.default_rng(0).standard_normal((2000, 2), dtype=np.float32))
     squares = np.sum(rows.astype(np.float64) ** 2, axis=1)

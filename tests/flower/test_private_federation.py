@@ -16,7 +16,6 @@ from codedfl.flower._exchange import Kind
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
 from codedfl.flower._private_budget import mean_multiplier
-from codedfl.flower._rounds import Rounds
 from codedfl.flower._store import state_folder
 from codedfl.models import Predictor
 from codedfl.privacy import gaussian_epsilon
@@ -101,7 +100,7 @@ def test_the_mean_is_the_sum_of_what_devices_send(made: Callable[..., Path]) -> 
     assert bound == 1.0
     deviation = mean_multiplier(WITH_MEAN) * bound
     X = np.vstack([np.asarray(clients[name].rows.features, np.float64) for name in NAMES])
-    draws = sum(clients[name].randomness.encoding().standard_normal(50) for name in NAMES)
+    draws = np.sum([clients[name].randomness.encoding().standard_normal(50) for name in NAMES], axis=0)
     # Noise of four devices, so twice the deviation.
     known = reference.with_mean(X, bound, 2 * deviation, draws / 2, 0.3)
     assert held.row_norm == pytest.approx(known.row_norm, rel=1e-9)
@@ -190,27 +189,24 @@ def test_a_device_that_is_back_is_asked_in_every_round(made: Callable[..., Path]
 # Devices decide --------------------------------------------------------------------------------------------------------
 
 
-def asked_again(client: Client, rounds: Rounds, **changes: Any) -> Packet:
-    """Return a request like that of the last round."""
-    plan = rounds.prepared.device
-    values: dict[str, Any] = {
-        "prescription": client.federation.prescription(),
-        "round": 0,
-        "clip_norm": 0.5,
-        "noise_multiplier": float(plan.noise_multipliers[-1]),  # type: ignore[attr-defined]
+def asking(**values: Any) -> Packet:
+    """Return a request that a server could send."""
+    arrays: dict[str, FloatArray] = {
+        "model": np.zeros((50, 10), np.float32),
+        "directions": np.zeros((50, 0), np.float32),
+        "factors": np.zeros(0),
     }
-    model = np.zeros((50, 10), np.float32)
-    arrays: dict[str, FloatArray] = {"directions": np.zeros((50, 0), np.float32), "factors": np.zeros(0)}
-    return Packet({"model": model, **arrays}, values | changes)
+    told: dict[str, Any] = {"prescription": WITH_MEAN.prescription(), "round": 0, "clip_norm": 1.0}
+    return Packet(arrays, told | {"noise_multiplier": 20.0} | values)
 
 
 def test_whoever_asks_for_more_than_was_agreed_on_gets_nothing(made: Callable[..., Path]) -> None:
     folder = made(WITH_MEAN)
     clients = open_clients(folder)
-    rounds = run(folder, clients)
+    run(folder, clients)
     client = clients["north"]
     before = len(client.ledger)
-    for request in (asked_again(client, rounds), asked_again(client, rounds, noise_multiplier=1000.0, round=10**6)):
+    for request in (asking(), asking(noise_multiplier=1000.0, round=10**6)):
         answer = client.answer("train", request)
         assert answer.arrays == {}
         assert "would be above privacy.epsilon = 4 of federation.toml" in str(answer.values["refused"])
@@ -219,25 +215,16 @@ def test_whoever_asks_for_more_than_was_agreed_on_gets_nothing(made: Callable[..
 
 def test_a_single_greedy_request_gets_nothing(made: Callable[..., Path]) -> None:
     client = open_clients(made(WITH_MEAN))["north"]
-    model = np.zeros((50, 10), np.float32)
-    values = {"prescription": WITH_MEAN.prescription(), "round": 0, "clip_norm": 1.0, "noise_multiplier": 0.1}
-    request = Packet({"model": model, "directions": np.zeros((50, 0), np.float32), "factors": np.zeros(0)}, values)
-    assert "refused" in client.answer("train", request).values
+    assert "refused" in client.answer("train", asking(noise_multiplier=0.1)).values
     assert len(client.ledger) == 0
-    assert "smoothness" not in client.answer("hello", Packet({}, {**values, "smoothness": True})).values
+    assert "smoothness" not in client.answer("hello", asking(smoothness=True)).values
 
 
 def test_the_same_request_gets_the_same_bytes_and_another_one_counts(made: Callable[..., Path]) -> None:
     client = open_clients(made(WITH_MEAN))["north"]
-    arrays = {
-        "model": np.zeros((50, 10), np.float32),
-        "directions": np.zeros((50, 0), np.float32),
-        "factors": np.zeros(0),
-    }
-    values = {"prescription": WITH_MEAN.prescription(), "round": 0, "clip_norm": 1.0, "noise_multiplier": 20.0}
-    first, again = (client.answer("train", Packet(arrays, values)).arrays["update"] for _ in range(2))
+    first, again = (client.answer("train", asking()).arrays["update"] for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    other = client.answer("train", Packet(arrays, values | {"round": 1})).arrays["update"]
+    other = client.answer("train", asking(round=1)).arrays["update"]
     assert (other != first).mean() > 0.99
     assert [entry.kind for entry in client.ledger] == ["update", "repeat", "update"]
     assert client.ledger.gaussian_mu("digits") == pytest.approx(math.sqrt(2) / 20)

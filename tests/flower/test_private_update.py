@@ -43,12 +43,13 @@ def rows(seed: int = 0, samples: int = SAMPLES, scale: float = 1.0) -> Rows:
     return Rows(features.astype(np.float32), np.eye(OUTPUTS, dtype=np.float32)[rng.integers(0, OUTPUTS, samples)])
 
 
-def request(clip_norm: float = 0.3, noise_multiplier: float = 1e-9, **changes: Any) -> PrivateRequest:
-    model = np.random.default_rng(1).standard_normal((D, OUTPUTS)).astype(np.float32)
-    values: dict[str, Any] = {"geometry": Geometry((direction().astype(np.float64),), (np.array([0.3]),)), "round": 3}
-    return PrivateRequest(
-        **{"model": model, "clip_norm": clip_norm, "noise_multiplier": noise_multiplier} | values | changes
-    )
+GEOMETRY = Geometry((direction().astype(np.float64),), (np.array([0.3]),))
+
+
+def request(clip_norm: float = 0.3, noise_multiplier: float = 1e-9, model: FloatArray | None = None) -> PrivateRequest:
+    if model is None:
+        model = np.random.default_rng(1).standard_normal((D, OUTPUTS)).astype(np.float32)
+    return PrivateRequest(model, 3, clip_norm, noise_multiplier, GEOMETRY)
 
 
 class Silent(np.random.Generator):

@@ -89,14 +89,17 @@ def rounding_delta_of_upload(
         dimension: ``d``.
         outputs: ``o``.
         noise_variance: ``sigma^2``, positive.
-        label_noise_variance: ``sigma_Y^2``, positive.
+        label_noise_variance: ``sigma_Y^2``, positive; without meaning for a mean.
         epsilon: that of the upload with ideal arithmetic.
 
     Returns:
         The term; 1 where there is no bound at all, as samples are not clipped or have no noise.
     """
-    if task.clip_norm is None or noise_variance == 0 or label_noise_variance == 0:
+    without_noise = noise_variance == 0 or (label_noise_variance == 0 and task.kind != "mean")
+    if task.clip_norm is None or without_noise:
         return 1.0
+    if task.kind == "mean":
+        return rounding_delta(dimension, 0.0, epsilon)
     width, coded = dimension + outputs, task.coded_samples
     ratio = task.clip_norm**2 / noise_variance + LABEL_NORM**2 / label_noise_variance
     if task.kind == "subspace":

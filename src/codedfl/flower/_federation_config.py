@@ -131,7 +131,7 @@ class FederationIncentive(Section):
 class FederationTraining(Section):
     """Rounds and clock."""
 
-    rounds: Count = Field(50, description="number of rounds")
+    rounds: Count = Field(50, description="number of rounds; dp-gd has options.rounds instead")
     deadline_s: Seconds = Field(30.0, description="duration of a round, seconds; updates that arrive later are lost")
     join_s: Seconds = Field(600.0, description="how long the server waits for devices to join, seconds")
     upload_s: Seconds = Field(600.0, description="how long the server waits for coded uploads, seconds")
@@ -292,6 +292,11 @@ class FederationConfig(Section):
             raise InputError(
                 f'coding.clip_norm = 0 leaves samples unbounded, so that scheme = "{PRIVATE_SCHEME}" cannot keep {epsilon}:'
                 " set it to a norm that most samples have or stay below, such as that of the rows of a public sample."
+            )
+        if self.training.model_norm_bound > 0:
+            raise InputError(
+                f"training.model_norm_bound = {self.training.model_norm_bound:g} is not possible with scheme ="
+                f' "{PRIVATE_SCHEME}", which has a ridge instead: set it to 0.'
             )
         if self.incentive.total_reward > 0:
             raise InputError(

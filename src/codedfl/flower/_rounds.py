@@ -210,7 +210,7 @@ class Rounds(ServerPart):
         """
         if not isinstance(self.device_work, PrivateGradient):
             return True
-        every = min(2 ** self.arrivals.missed_in_a_row(device), MOST_ROUNDS_BETWEEN)
+        every: int = min(2 ** self.arrivals.missed_in_a_row(device), MOST_ROUNDS_BETWEEN)
         return self.state.round % every == 0
 
     def _server_update(self, k: int, step_size: float) -> FloatArray | None:
