@@ -12,7 +12,8 @@ import pytest
 from codedfl.data import FeatureMap, fit_feature_map
 from codedfl.errors import InputError
 from codedfl.flower._config_files import federation_toml, parse_federation
-from codedfl.flower._federation_config import PRIVATE_SCHEME, SUPPORTED_SCHEMES
+from codedfl.flower._federation_config import SUPPORTED_SCHEMES
+from codedfl.flower._private_rules import PRIVATE_SCHEME
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import Streams
 from tests.flower.configs import CLASSIFICATION, REGRESSION, federation
@@ -161,7 +162,15 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         PRIVATE | {"data": REGRESSION},
-        'data.task = "regression" is not possible with scheme = "dp-gd" over a network, .*: predict classes, or choose',
+        "privacy.label_bound = 0 leaves the targets of the regression unbounded, so that privacy.epsilon = 2 cannot be kept",
+    ),
+    (
+        PRIVATE | {"privacy": {"epsilon": 2.0, "label_bound": 3.0}},
+        'privacy.label_bound = 3 is for a regression with scheme = "dp-gd" alone: leave it out.',
+    ),
+    (
+        {"privacy": {"label_center": -3.0}},
+        'privacy.label_center = -3 is for a regression with scheme = "dp-gd" alone: leave it out.',
     ),
     (
         PRIVATE | {"coding": {}},
@@ -237,6 +246,13 @@ def test_random_fourier_features_have_a_norm_that_no_data_is_needed_for(intercep
     assert federation(features=features).clip_norm is None, "schemes that are not private do not clip unasked"
     with pytest.raises(InputError, match=r"coding\.clip_norm = 0 leaves samples unbounded"):
         federation(**PRIVATE | {"coding": {}, "features": features | {"output_scale": 3.0}})
+
+
+def test_labels_have_a_norm_that_is_known_without_them() -> None:
+    assert federation(**PRIVATE).label_norm == 1.0
+    assert federation().label_norm is None
+    bounded = {"epsilon": 2.0, "label_bound": 3.0, "label_center": 40.0}
+    assert federation(**PRIVATE | {"data": REGRESSION, "privacy": bounded}).label_norm == 3.0
 
 
 def test_devices_agree_on_the_target() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from codedfl.flower._client import Client
+from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Kind
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
@@ -116,6 +117,34 @@ def test_it_learns(made: Callable[..., Path]) -> None:
     rounds = run(folder, open_clients(folder))
     assert rounds.curve[-1]["score"] > 0.5
     assert rounds.total == rounds.state.round == len(rounds.prepared.device.noise_multipliers)  # type: ignore[attr-defined]
+
+
+REGRESSION = digits_config(
+    scheme="dp-gd",
+    options={"curvature": "none"},
+    data={"target": ["digit"], "task": "regression", "classes": []},
+    privacy={"epsilon": 20.0, "delta": DELTA, "label_center": 4.5, "label_bound": 3.0},
+)
+
+
+def test_a_regression_around_a_typical_target_is_that_of_the_simulator(made: Callable[..., Path]) -> None:
+    folder = made(REGRESSION)
+    clients = open_clients(folder, "no upload")
+    rounds = run(folder, clients)
+    expected = simulated(folder, REGRESSION, clients, rounds)
+    bound = rounds.state.round * 400 * np.finfo(np.float32).eps
+    assert np.linalg.norm(rounds.model - expected) < bound * np.linalg.norm(expected)
+    predictor = Predictor.load(folder / "results" / "model.safetensors")
+    rows = load_rows(folder / "test.csv", REGRESSION)
+    table = np.loadtxt(folder / "test.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(rows.labels.ravel(), table[:, -1] - 4.5)
+    np.testing.assert_allclose(
+        predictor.predict(table[:, :-1]), 4.5 + (rows.features @ rounds.model).ravel(), rtol=1e-5
+    )
+    # A constant answer has 0; the score does not depend on where the targets lie.
+    error = np.mean((predictor.predict(table[:, :-1]) - table[:, -1]) ** 2)
+    assert rounds.curve[-1]["score"] == pytest.approx(1 - error / table[:, -1].var(), abs=1e-4)
+    assert rounds.curve[-1]["score"] > 0.1
 
 
 # What is claimed -------------------------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def test_errors_of_float64_are_within_the_bound(clip_norm: float, size: float, m
     make_private_update(data, asked, CONFIG, Seeded(0))
     error = float(np.sqrt(((captured[0] - exact) ** 2).sum()))
     assert CONFIG.clip_norm is not None
-    bound = computation_error(300, D, OUTPUTS, FARTHEST * CONFIG.clip_norm, float(np.linalg.norm(asked.model)))
+    bound = computation_error(300, D, OUTPUTS, FARTHEST * CONFIG.clip_norm, float(np.linalg.norm(asked.model)), 1.0)
     assert 0 < error <= bound
 
 
@@ -180,8 +180,24 @@ def test_the_noise_is_raised_for_rounding(monkeypatch: pytest.MonkeyPatch) -> No
     make_private_update(rows(), asked, CONFIG, Seeded(0))
     assert (told["deviation"], told["sensitivity"]) == (pytest.approx(1.5), 0.3)
     assert CONFIG.clip_norm is not None
-    expected = computation_error(SAMPLES, D, OUTPUTS, 10 * CONFIG.clip_norm, float(np.linalg.norm(asked.model)))
+    expected = computation_error(SAMPLES, D, OUTPUTS, 10 * CONFIG.clip_norm, float(np.linalg.norm(asked.model)), 1.0)
     assert told["computation_error"] == pytest.approx(expected)
+
+
+def test_targets_of_a_regression_are_clipped_to_their_bound() -> None:
+    rng = np.random.default_rng(3)
+    data = Rows(rows().features, (4.0 * rng.standard_normal((SAMPLES, 1))).astype(np.float32))
+    config = digits_config(
+        scheme="dp-gd",
+        data={"columns": ["a", "b"], "target": ["t"], "task": "regression", "classes": []},
+        features={"map": "rff", "dimension": 12, "gamma": 0.1},
+        privacy={"epsilon": 2.0, "label_bound": 1.5},
+        server={"test_file": ""},
+    )
+    asked = request(0.9, model=rng.standard_normal((D, 1)).astype(np.float32))
+    assert (np.abs(data.labels) > 1.5).mean() > 0.5
+    expected = transcribed(Rows(data.features, np.clip(data.labels, -1.5, 1.5)), asked, softmax=False)
+    np.testing.assert_allclose(make_private_update(data, asked, config, Silent()), expected, rtol=1e-6, atol=1e-9)
 
 
 # What it refuses -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from codedfl.data import FeatureMap, Federation
 from codedfl.errors import InputError
 from codedfl.privacy import GaussianMechanism
 from codedfl.streams import Streams
-from codedfl.training import PrivacyTarget
+from codedfl.training import PrivacyTarget, clipped_labels
 from codedfl.typing import FloatArray
 
 NORM_SHARE = 0.02
@@ -44,11 +44,7 @@ def clip_labels(config: Config, federation: Federation) -> Federation:
     if center != 0:
         number = federation.labels.dtype.type(center)
         federation = replace(federation, labels=federation.labels - number, test_labels=federation.test_labels - number)
-    if bound == 0:
-        return federation
-    norms = np.linalg.norm(federation.labels, axis=1)
-    weights = (bound / np.maximum(norms, bound)).astype(federation.labels.dtype)
-    return replace(federation, labels=np.ascontiguousarray(weights[:, None] * federation.labels))
+    return replace(federation, labels=clipped_labels(federation.labels, bound)) if bound > 0 else federation
 
 
 def label_bound_of(config: Config, federation: Federation) -> float | None:

@@ -20,8 +20,9 @@ from codedfl.files import csv_text
 from codedfl.fleet import read_trace
 from codedfl.flower._config_files import parse_federation
 from codedfl.flower._device_data import load_rows
-from codedfl.flower._federation_config import PRIVATE_SCHEME, FederationConfig
+from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._launch import serve
+from codedfl.flower._private_rules import PRIVATE_SCHEME
 from codedfl.flower._quiet import be_quiet
 from codedfl.flower._replay import pooled_setting, replay
 from codedfl.flower._setup import initialise

@@ -66,17 +66,18 @@ def load_rows(path: str | Path, federation: FederationConfig, cache: str | Path 
         raise InputError(f"data = {shown(path)} is no table: give a file that ends in .csv, .tsv, .npz or .parquet.")
     require_file("data", path)
     if cache is None:
-        table, labels = _read(path, federation.data)
+        table, labels = _read(path, federation)
         return Rows(federation.map().transform(table), labels)
     folder, before = Path(cache), _fingerprint(path)
     with refusing_failure(folder):
         make_private_folder(folder)
-    key = identity((__version__, federation.data, federation.features, before))[:32]
+    prescribed = federation.data, federation.features, federation.privacy.label_center
+    key = identity((__version__, *prescribed, before))[:32]
     files = folder / f"rows-{key}-features.npy", folder / f"rows-{key}-labels.npy"
     cached = _open_cache(files, federation)
     if cached is not None:
         return cached
-    table, labels = _read(path, federation.data)
+    table, labels = _read(path, federation)
     if _fingerprint(path) != before:
         raise InputError(f"data = {shown(path)} changed while it was read: start again once it is complete.")
     _write_cache(files, table, labels, federation)
@@ -94,8 +95,9 @@ def _fingerprint(path: Path) -> tuple[int, int, str]:
     return status.st_size, status.st_mtime_ns, digest
 
 
-def _read(path: Path, data: FederationData) -> tuple[FloatArray, FloatArray]:
-    """Return the raw inputs in the prescribed order, and the labels."""
+def _read(path: Path, federation: FederationConfig) -> tuple[FloatArray, FloatArray]:
+    """Return the raw inputs in the prescribed order, and the labels less what is typical of them."""
+    data = federation.data
     if path.suffix.lower() == ".npz":
         table = _read_arrays(path, data)
     else:
@@ -108,7 +110,8 @@ def _read(path: Path, data: FederationData) -> tuple[FloatArray, FloatArray]:
             table = read_frame(path, Columns(data.target, drop=others), for_test=True)
         except InputError as error:
             raise InputError(str(error).replace(", or leave it out with data.drop", "")) from error
-    return table.with_features(data.columns), _labels(table, data)
+    labels = _labels(table, data)
+    return table.with_features(data.columns), labels - labels.dtype.type(federation.privacy.label_center)
 
 
 def _read_arrays(path: Path, data: FederationData) -> Table:

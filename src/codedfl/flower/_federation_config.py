@@ -17,6 +17,7 @@ from codedfl.config import Count, CountOrZero, NonNegative, Positive, Section, T
 from codedfl.data import FeatureMap, fit_feature_map
 from codedfl.errors import InputError
 from codedfl.flower._config_types import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
+from codedfl.flower._private_rules import PRIVATE_SCHEME, private_options, require_private
 from codedfl.identity import identity
 from codedfl.schemes import SCHEMES
 from codedfl.streams import MAX_SEED, Streams
@@ -26,9 +27,6 @@ PROTOCOL = 2
 
 SUPPORTED_SCHEMES = ("fedavg", "momentum", "scfl", "scfl-fixed", "dp-cfl", "ccfl", "one-shot", "dp-gd")
 """The schemes that run over a network."""
-
-PRIVATE_SCHEME = "dp-gd"
-"""The scheme whose updates are private as well, so that one epsilon covers everything that a device sends."""
 
 MASKABLE_SCHEMES = ("scfl", "scfl-fixed", "dp-cfl")
 """The schemes whose server needs no more than the sum of all uploads, if these are rows."""
@@ -117,6 +115,18 @@ class FederationPrivacy(Section):
         0.0, description="dp-gd: epsilon of all that a device sends, against a server that sees each message"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="dp-gd: delta of that guarantee")
+    label_bound: NonNegative = Field(
+        0.0,
+        le=1e15,
+        description="dp-gd, regression: clip the norm of a sample's targets to this, a bound known without the data",
+    )
+    label_center: float = Field(
+        0.0,
+        ge=-1e15,
+        le=1e15,
+        allow_inf_nan=False,
+        description="dp-gd, regression: a typical target, known without the data, subtracted before clipping",
+    )
 
 
 class FederationIncentive(Section):
@@ -239,7 +249,7 @@ class FederationConfig(Section):
                 "device(s), give at most that many."
             )
         self._require_maskable()
-        self._require_private()
+        require_private(self)
         return self
 
     @staticmethod
@@ -268,42 +278,6 @@ class FederationConfig(Section):
                 "is its own data: name 2 or more, or choose coding.sums_only = false."
             )
 
-    def _require_private(self) -> None:
-        """Refuse a private scheme without bounds on what one sample may change, and a target that the scheme cannot keep."""
-        epsilon = f"privacy.epsilon = {self.privacy.epsilon:g}"
-        if self.scheme != PRIVATE_SCHEME:
-            if self.privacy.epsilon > 0:
-                raise InputError(
-                    f"{epsilon} is not possible with scheme = {shown_json(self.scheme)}, whose updates have no noise: choose"
-                    f' scheme = "{PRIVATE_SCHEME}", or let devices protect their uploads by privacy.epsilon in client.toml.'
-                )
-            return
-        if self.privacy.epsilon == 0:
-            raise InputError(
-                f"{epsilon} leaves the noise of {PRIVATE_SCHEME} open: set the epsilon that everything a device sends is to keep,"
-                " for example 2."
-            )
-        if self.data.task == "regression":
-            raise InputError(
-                f'data.task = "regression" is not possible with scheme = "{PRIVATE_SCHEME}" over a network, as its targets have'
-                " no bound that is known without the data: predict classes, or choose another scheme."
-            )
-        if self.clip_norm is None:
-            raise InputError(
-                f'coding.clip_norm = 0 leaves samples unbounded, so that scheme = "{PRIVATE_SCHEME}" cannot keep {epsilon}:'
-                " set it to a norm that most samples have or stay below, such as that of the rows of a public sample."
-            )
-        if self.training.model_norm_bound > 0:
-            raise InputError(
-                f"training.model_norm_bound = {self.training.model_norm_bound:g} is not possible with scheme ="
-                f' "{PRIVATE_SCHEME}", which has a ridge instead: set it to 0.'
-            )
-        if self.incentive.total_reward > 0:
-            raise InputError(
-                f'incentive.total_reward = {self.incentive.total_reward:g} is not possible with scheme = "{PRIVATE_SCHEME}",'
-                " whose noise is the same for all devices: set it to 0."
-            )
-
     @property
     def clip_norm(self) -> float | None:
         """The norm ``B`` to which samples are clipped; None for no clipping.
@@ -314,6 +288,11 @@ class FederationConfig(Section):
             return self.coding.clip_norm
         known = self.features.map == "rff" and self.features.output_scale == 1
         return math.sqrt(1.0 + self.features.intercept) if known and self.scheme == PRIVATE_SCHEME else None
+
+    @property
+    def label_norm(self) -> float | None:
+        """The largest norm ``B_Y`` of a sample's labels: 1 for classes, the bound that a regression was given or None."""
+        return 1.0 if self.data.task == "classification" else self.privacy.label_bound or None
 
     @property
     def dimension(self) -> int:
@@ -374,19 +353,5 @@ def _resolved_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
     except InputError as error:  # a file of a federation has one scheme, so its options need not name it
         raise InputError(str(error).replace(f"options.{scheme}.", "options.")) from error
     if scheme == PRIVATE_SCHEME:
-        return _private_options(resolved)
+        return private_options(resolved)
     return resolved | ({"deadline": "fixed"} if "deadline" in resolved else {})
-
-
-def _private_options(resolved: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what private descent cannot do over a network, and let it begin with the mean."""
-    if resolved["sampling_rate"] != 1:
-        raise InputError(
-            f"options.sampling_rate = {resolved['sampling_rate']} is not possible over a network, where updates are on all rows:"
-            " leave it out."
-        )
-    if resolved["curvature"] == "second-moments":
-        raise InputError(
-            'options.curvature = "second-moments" is not possible over a network: choose "mean" or "none".'
-        )
-    return resolved | ({"curvature": "mean"} if resolved["curvature"] == "auto" else {})

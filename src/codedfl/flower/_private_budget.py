@@ -6,7 +6,8 @@ import math
 
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig
-from codedfl.flower._federation_config import PRIVATE_SCHEME, FederationConfig
+from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._private_rules import PRIVATE_SCHEME
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.privacy import gaussian_epsilon
 from codedfl.private import MEAN_SHARE

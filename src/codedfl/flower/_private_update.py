@@ -16,13 +16,12 @@ from codedfl.errors import InputError
 from codedfl.flower._exact_uploads import BLOCK_ROWS, UNIT_ROUNDOFF
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
-from codedfl.flower._policy import LABEL_NORM
 from codedfl.flower._randomness import UploadGenerator
 from codedfl.flower._requests import requested_model, requested_round
 from codedfl.privacy import gaussian_noise_on_grid
 from codedfl.private import CurvatureUpload, PrivateGradient
 from codedfl.schemes import make_scheme
-from codedfl.training import Geometry, clipped_sum
+from codedfl.training import Geometry, clipped_labels, clipped_sum
 from codedfl.typing import FloatArray
 
 FARTHEST = 10.0
@@ -90,7 +89,9 @@ def make_private_update(
         generator: the source of the noise. With an `UploadGenerator`, noise is drawn exactly; with any other it is that of the
             simulator, which is for tests that compare the two.
     """
+    label_norm = federation.label_norm
     assert federation.clip_norm is not None
+    assert label_norm is not None
     farthest, model = FARTHEST * federation.clip_norm, asked.model.astype(np.float64)
     upload = make_scheme(federation.scheme, federation.options).upload
     assert isinstance(upload, CurvatureUpload)
@@ -100,7 +101,7 @@ def make_private_update(
         features *= (farthest / np.maximum(np.linalg.norm(features, axis=1), farthest))[:, None]
         total += clipped_sum(
             features,
-            block.labels.astype(np.float64),
+            clipped_labels(block.labels.astype(np.float64), label_norm),
             asked.geometry.norms(features),
             model,
             asked.clip_norm,
@@ -111,14 +112,16 @@ def make_private_update(
     if not isinstance(generator, UploadGenerator):
         return (total + deviation * generator.standard_normal(total.shape)).astype(np.float32)
     dimension, outputs = model.shape
-    error = computation_error(len(rows), dimension, outputs, farthest, float(np.linalg.norm(model)))
+    error = computation_error(len(rows), dimension, outputs, farthest, float(np.linalg.norm(model)), label_norm)
     noisy = gaussian_noise_on_grid(
         total, deviation, asked.clip_norm, computation_error=error, random_bytes=generator.random_bytes
     )
     return noisy.astype(np.float32)
 
 
-def computation_error(samples: int, dimension: int, outputs: int, farthest: float, model_norm: float) -> float:
+def computation_error(
+    samples: int, dimension: int, outputs: int, farthest: float, model_norm: float, label_norm: float
+) -> float:
     """Return a bound on the error of a clipped sum in float64, in Euclidean norm, from public numbers alone.
 
     With ``u = 2^-53``, ``||x|| <= R``, ``||D|| <= 1 + 1e-3`` and residuals of at most ``rho = R ||W|| + B_Y``, in any order of
@@ -135,8 +138,9 @@ def computation_error(samples: int, dimension: int, outputs: int, farthest: floa
         outputs: ``o``.
         farthest: ``R``.
         model_norm: ``||W||``.
+        label_norm: ``B_Y``.
     """
-    residual = farthest * model_norm + LABEL_NORM
+    residual = farthest * model_norm + label_norm
     return 2 * UNIT_ROUNDOFF * samples * farthest * residual * (samples + 4 * dimension + 2 * outputs + 40)
 
 

@@ -88,6 +88,7 @@ def remote_setting(
         noise_variance,
         label_noise_variance,
         clip_norm=config.clip_norm,
+        label_bound=config.label_norm,
         participants=participants if participants.any() else None,
     )
     return network_setting(config, federation, code, streams)
@@ -95,7 +96,10 @@ def remote_setting(
 
 def network_setting(config: FederationConfig, federation: Federation, code: Code, streams: Streams) -> Setting:
     """Return a setting for data and code whose arrivals are observed, on a network or in a trace."""
-    devices = federation.devices
+    devices, asked = federation.devices, config.privacy
+    target = (
+        PrivacyTarget(asked.epsilon, asked.delta, label_bound=config.label_norm or 1.0) if asked.epsilon > 0 else None
+    )
     return Setting(
         federation=federation,
         # Nothing is drawn from a model of devices and channel.
@@ -107,5 +111,5 @@ def network_setting(config: FederationConfig, federation: Federation, code: Code
         server_mac_rate=1e12,
         server_batch=config.training.server_batch,
         streams=streams,
-        privacy=PrivacyTarget(config.privacy.epsilon, config.privacy.delta) if config.privacy.epsilon > 0 else None,
+        privacy=target,
     )

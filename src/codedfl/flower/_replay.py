@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._remote import network_setting
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
-from codedfl.training import Code, LearningRate, RunResult, Setting, train
+from codedfl.training import Code, LearningRate, RunResult, Setting, clipped_labels, train
 
 
 def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Rows, seed: int = 0) -> Setting:
@@ -36,6 +37,8 @@ def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Row
         config.data.classes or config.data.target,
         names,
     )
+    if config.privacy.label_bound > 0:
+        federation = replace(federation, labels=clipped_labels(federation.labels, config.privacy.label_bound))
     coding = config.coding
     code = Code(
         coding.coded_samples,
@@ -43,6 +46,7 @@ def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Row
         np.full(devices, coding.label_noise_variance),
         encoder="direct",
         clip_norm=config.clip_norm,
+        label_bound=config.label_norm,
     )
     return network_setting(config, federation, code, Streams(seed))
 

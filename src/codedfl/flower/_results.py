@@ -54,7 +54,7 @@ def write_results(folder: Path, config: FederationConfig, rounds: Rounds) -> Non
 def model(config: FederationConfig, rounds: Rounds) -> Predictor:
     """Return the model with its feature map, names and origin."""
     data = config.data
-    return Predictor(
+    made = Predictor(
         config.map(),
         rounds.model,
         data.task,
@@ -69,8 +69,11 @@ def model(config: FederationConfig, rounds: Rounds) -> Predictor:
             "metric": metric_of(config),
             "score": rounds.curve[-1]["score"],
         },
+        logits=getattr(rounds.prepared.device, "softmax", False),
         privacy=privacy(config, rounds),
     )
+    center = config.privacy.label_center
+    return made.shifted(center) if center != 0 else made
 
 
 def privacy(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:

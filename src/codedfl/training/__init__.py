@@ -21,7 +21,7 @@ from codedfl.training._ledger import Ledger
 from codedfl.training._lockstep import advance
 from codedfl.training._loop import StopTogether, rounds_within, train, train_together
 from codedfl.training._one_shot import OneShot
-from codedfl.training._privacy import PrivacyTarget, Release, ThreatModel, least_arrivals
+from codedfl.training._privacy import PrivacyTarget, Release, ThreatModel, clipped_labels, least_arrivals
 from codedfl.training._private_sum import Geometry, PrivateSum, clipped_sum
 from codedfl.training._recording import Recorder, curves_to_csv
 from codedfl.training._records import record_arrays, record_from
@@ -105,6 +105,7 @@ __all__ = [
     "bernoulli_batches",
     "bernoulli_steps",
     "choose_step_sizes",
+    "clipped_labels",
     "clipped_sum",
     "coded_of",
     "curves_to_csv",

@@ -158,3 +158,19 @@ def least_arrivals(arrival_probability: FloatArray) -> int:
         law = np.convolve(law, [1.0 - probability, probability])
     below = np.cumsum(law) - law  # P(arrivals < m)
     return max(1, int(np.flatnonzero(below <= UNLIKELY + 1e-12)[-1]))
+
+
+def clipped_labels(labels: FloatArray, bound: float) -> FloatArray:
+    """Return ``y min(1, B_Y / ||y||)`` of every sample.
+
+    Args:
+        labels: ``y``, (l, o).
+        bound: ``B_Y``.
+
+    Example:
+        >>> clipped_labels(np.array([[3.0, 4.0], [0.0, 0.5]]), 1.0)
+        array([[0.6, 0.8],
+               [0. , 0.5]])
+    """
+    weights = (bound / np.maximum(np.linalg.norm(labels, axis=1), bound)).astype(labels.dtype)
+    return np.ascontiguousarray(weights[:, None] * labels)
