@@ -243,7 +243,6 @@ class Client:
         if not (self.vault.holds(key) and self.ledger.has_update(key)):
             check_update(self.config.policy, self.ledger)
             check_private_release(self.config, self.federation, self.ledger, asked.mu)
-        began = time.perf_counter()
         generator = self.randomness.update(asked.round)
         arrays = self.vault.release(
             key, lambda: {"update": make_private_update(self.rows, asked, self.federation, generator)}
@@ -252,7 +251,7 @@ class Client:
             "device": self.config.name,
             "round": asked.round,
             "batch_size": len(self.rows),
-            "compute_s": time.perf_counter() - began,
+            "compute_s": 0.0,  # no epsilon covers times, so it tells none
         }
         packet = Packet(arrays, values)
         self.ledger.append(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 OUTSIDE = (
     "how many samples each device has is taken to be public",
     "noise is as the devices declared it",
+    "how long devices take to answer",
     "the constants of federation.toml, such as means and scales of columns, must come from public data",
 )
 
