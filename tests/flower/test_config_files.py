@@ -21,11 +21,13 @@ from codedfl.flower._config_files import (
     read_federation,
 )
 from codedfl.flower._federation_config import SUPPORTED_SCHEMES, FederationConfig
+from codedfl.flower._private_rules import PRIVATE_SCHEME
 from tests.flower.configs import CLIENT, REGRESSION, federation
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
 device_names = st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", fullmatch=True)
 positives = st.floats(1e-30, 1e30)
+bounds = st.floats(1e-15, 1e15)
 counts = st.integers(1, 10**9)
 addresses = st.builds(
     "{}:{}".format, st.sampled_from(["127.0.0.1", "[::1]", "fl.example.org", "a"]), st.integers(1, 65535)
@@ -42,6 +44,8 @@ def federations(draw: st.DrawFn) -> FederationConfig:
     scheme = draw(st.sampled_from(SUPPORTED_SCHEMES))
     options = {"batch": draw(st.integers(1, 99))} if scheme in ("fedavg", "scfl", "momentum", "scfl-fixed") else {}
     standardised = draw(st.booleans())
+    private = scheme == PRIVATE_SCHEME
+    bounded = {"label_bound": draw(bounds), "label_center": draw(st.floats(-1e15, 1e15))} if classes is None else {}
     return parse_federation(
         {
             "name": draw(texts),
@@ -67,10 +71,14 @@ def federations(draw: st.DrawFn) -> FederationConfig:
             "coding": {
                 "coded_samples": draw(counts),
                 "noise_variance": draw(st.floats(0, 1e30)),
+                "clip_norm": draw(bounds) if private else 0.0,
                 "sums_only": draw(st.booleans()) and scheme in ("scfl", "scfl-fixed", "dp-cfl"),
             },
+            "privacy": {"epsilon": draw(positives), "delta": draw(st.floats(1e-300, 0.999)), **bounded}
+            if private
+            else {},
             "incentive": {
-                "total_reward": draw(st.floats(0, 1e300)),
+                "total_reward": 0.0 if private else draw(st.floats(0, 1e300)),
                 "sensitivity": draw(st.sampled_from([[], [1.5] * len(devices)])),
             },
             "training": {
