@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 import subprocess
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from codedfl.errors import InputError
 from codedfl.flower._release_ledger import LedgerEntry, ReleaseLedger
+from codedfl.privacy import gaussian_epsilon
 
 
 def digest(text: str) -> str:
@@ -107,6 +109,42 @@ def test_losses_add_up_and_one_that_is_unknown_spoils_the_sum(path: Path) -> Non
         assert each.upload_epsilon() == 1.5
     append(ledger, "upload", "another", key="beef", epsilon=float("inf"))
     assert ledger.upload_epsilon() is None
+
+
+def test_gaussian_releases_compose_and_repeats_of_them_cost_nothing(path: Path) -> None:
+    ledger = ReleaseLedger(path)
+    append(ledger, "upload", "mean", key="c0de", epsilon=0.3, mu=0.3)
+    for number in (0, 1, 0):
+        append(ledger, "update", f"round {number}", key=f"beef{number}", round=number, epsilon=0.4, mu=0.4)
+    append(ledger, "upload", "coded", key="face", epsilon=0.25)
+    assert [entry.kind for entry in ledger] == ["upload", "update", "update", "repeat", "upload"]
+    for each in (ledger, ReleaseLedger(path)):
+        assert each.gaussian_mu("wards") == each.gaussian_mu() == pytest.approx(math.sqrt(0.09 + 2 * 0.16))
+        assert each.gaussian_mu("others") == 0.0
+        for delta in (1e-5, 1e-9):
+            expected = 0.25 + gaussian_epsilon(each.gaussian_mu(), delta)
+            assert each.total_epsilon(delta) == each.upload_epsilon(delta) == pytest.approx(expected)
+        assert (each.has_update("beef1"), each.has_update("beef2"), each.updates()) == (True, False, 2)
+    append(ledger, "update", "in the clear", round=2)
+    assert ledger.total_epsilon() is None
+
+
+def test_lines_of_earlier_versions_are_read(path: Path) -> None:
+    ReleaseLedger(path)
+    previous, lines = "0" * 64, []
+    for number in (1, 2):
+        entry = LedgerEntry(number, "2026-01-01T00:00:00+00:00", "upload", "wards", None, 10, 1.0, None, 0.5, f"c0de{number}",
+                            digest(str(number)), previous)  # fmt: skip
+        told = json.loads(entry.line())
+        del told["mu"]
+        lines.append((json.dumps(told) + "\n").encode())
+        previous = sha256(lines[-1]).hexdigest()
+    path.write_bytes(b"".join(lines))
+    ledger = ReleaseLedger(path)
+    assert [entry.mu for entry in ledger] == [None, None]
+    assert (ledger.total_epsilon(), ledger.gaussian_mu()) == (1.0, 0.0)
+    append(ledger)
+    assert len(ReleaseLedger(path)) == 3
 
 
 def edited(lines: list[bytes], number: int, old: bytes, new: bytes) -> list[bytes]:

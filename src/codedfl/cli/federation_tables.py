@@ -152,7 +152,9 @@ def ledger_table(entries: Sequence[Mapping[str, Any]], delta: float) -> Renderab
         told = (entry["noise_variance"], entry["epsilon"]) if entry["mu"] is None else (None, "composed")
         groups.setdefault((entry["federation"], entry["kind"], *told), []).append(entry)
     for (federation, kind, noise, epsilon), group in groups.items():
-        if epsilon == "composed":
+        if kind == "repeat":  # the same bytes once more reveal nothing new
+            epsilon = 0.0
+        elif epsilon == "composed":
             epsilon = _composed(group, delta)
         table.add_row(
             str(group[0]["time"]),
