@@ -168,9 +168,9 @@ def test_private_releases_are_composed() -> None:
     updates = [{**common, "kind": "update", "mu": 0.3} for _ in range(4)]
     upload, repeat = {**common, "kind": "upload", "mu": 0.8}, {**common, "kind": "repeat", "mu": 0.3}
     shown = told_of([upload, *updates, repeat])
-    assert f"{gaussian_epsilon(0.6, 1e-5):.6g}" in shown, "the updates in one line"
+    assert f"{gaussian_epsilon(0.6, 1e-5):.4g}" in shown, "the updates in one line"
     (repeated,) = (line for line in shown.splitlines() if "repeat" in line)
-    assert repeated.split("│")[-2].strip() == "0"
+    assert repeated.split()[-1] == "0"
     assert f"uploads and updates together: epsilon = {gaussian_epsilon(1.0, 1e-5):.6g} at delta = 1e-05" in shown
     clear = told_of([{**common, "kind": "update", "mu": None, "epsilon": None}])
     assert "no bound" in clear

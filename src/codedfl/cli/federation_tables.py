@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from codedfl.cli.tables import new_table
 from codedfl.privacy import gaussian_epsilon
 
 SENTENCES = {
@@ -74,7 +74,7 @@ def _shown(value: object) -> object:
 def devices_table(summary: Mapping[str, Any]) -> RenderableType:
     """Return a table of the devices of a completed run."""
     score = "not measured" if summary["score"] is None else f"{summary['metric']} {summary['score']:.4f}"
-    table = Table(title=f"{summary['federation']}: {summary['scheme']}, {summary['rounds']} rounds, {score}")
+    table = new_table(f"{summary['federation']}: {summary['scheme']}, {summary['rounds']} rounds, {score}")
     for column in ("device", "rows", "arrived", "late", "refused", "noise variance", "note"):
         table.add_column(column, justify="left" if column in ("device", "note") else "right")
     for device in summary["devices"]:
@@ -88,7 +88,7 @@ def devices_table(summary: Mapping[str, Any]) -> RenderableType:
 def demo_table(result: Mapping[str, Any]) -> RenderableType:
     """Return the outcome of the demonstration, beside the simulator's prediction."""
     summary = {**result, "score": result["accuracy"], "metric": "accuracy"}
-    comparison = Table(title="test accuracy")
+    comparison = new_table("test accuracy")
     for column in ("this federation", "simulator, same arrivals", "centralised"):
         comparison.add_column(column, justify="right")
     keys = ("accuracy", "simulated_accuracy", "centralised_accuracy")
@@ -131,7 +131,7 @@ def status_table(
             counts[event["device"]][event["event"]] += 1
     rounds = f", round {status['round']} of {status.get('rounds', status['round'])}" if "round" in status else ""
     score = f", score {status['score']:.4f}" if status.get("score") is not None else ""
-    table = Table(title=f"{status.get('phase', '')}{rounds}{score}")
+    table = new_table(f"{status.get('phase', '')}{rounds}{score}")
     kinds = ("joined", "uploaded", "arrived", "late", "declined", "refused", "failed")
     table.add_column("device")
     for kind in kinds:
@@ -144,9 +144,10 @@ def status_table(
 
 def ledger_table(entries: Sequence[Mapping[str, Any]], delta: float) -> RenderableType:
     """Return everything that a device released, updates summed up; the epsilon of Gaussian releases is that of all in a line."""
-    table = Table(title="released by this device")
-    for column in ("first", "last", "federation", "kind", "count", "bytes", "noise variance", "epsilon"):
-        table.add_column(column)
+    table = new_table("released by this device")
+    for column in ("first", "last", "federation", "kind", "count", "bytes", "noise", "epsilon"):
+        text = column in ("first", "last", "federation", "kind")
+        table.add_column(column, justify="left" if text else "right")
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for entry in entries:
         told = (entry["noise_variance"], entry["epsilon"]) if entry["mu"] is None else (None, "composed")
@@ -157,14 +158,14 @@ def ledger_table(entries: Sequence[Mapping[str, Any]], delta: float) -> Renderab
         elif epsilon == "composed":
             epsilon = _composed(group, delta)
         table.add_row(
-            str(group[0]["time"]),
-            str(group[-1]["time"]),
+            str(group[0]["time"]).partition("T")[0],
+            str(group[-1]["time"]).partition("T")[0],
             str(federation),
             str(kind),
             str(len(group)),
             f"{sum(entry['size_bytes'] for entry in group):,}",
             "-" if noise is None else f"{noise:g}",
-            "no bound" if epsilon is None else f"{epsilon:.6g}",
+            "no bound" if epsilon is None else f"{epsilon:.4g}",
         )
     private = [entry for entry in entries if entry["mu"] is not None and entry["kind"] != "repeat"]
     if not private:

@@ -74,7 +74,7 @@ def federation_figure(
     below.set_yticks(range(shown), [cut(name) for name in names[:shown]], parse_math=False)
     below.set_xlabel("round")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
-    keys = ((BLUE, "arrived"), (ORANGE, "asked, but late"), (PALE, "not reachable"))
+    keys = ((BLUE, "arrived"), (ORANGE, "asked, but late"), (PALE, "not asked"))
     patches = [Patch(color=colour, label=label) for colour, label in keys]
     figure.legend(handles=patches, fontsize=8, frameon=False, ncols=3, loc="outside lower center")
     for axes in (above, below):
