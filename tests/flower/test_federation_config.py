@@ -181,6 +181,14 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
         'incentive.total_reward = 5 is not possible with scheme = "dp-gd", whose noise is the same for all devices: set it',
     ),
     (
+        PRIVATE | {"coding": {"clip_norm": 1e-170}},
+        "coding.clip_norm = 1e-170 is too small to compute with: give 1e-60 or more.",
+    ),
+    (
+        PRIVATE | {"data": REGRESSION, "privacy": {"epsilon": 2.0, "label_bound": 1e-200}},
+        "privacy.label_bound = 1e-200 is too small to compute with: give 1e-60 or more.",
+    ),
+    (
         PRIVATE | {"training": {"model_norm_bound": 3.0}},
         'training.model_norm_bound = 3 is not possible with scheme = "dp-gd", which has a ridge instead: set it to 0.',
     ),

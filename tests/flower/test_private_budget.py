@@ -73,6 +73,27 @@ def test_a_device_that_wants_more_privacy_stays_away(privacy: dict[str, Any], se
         mean_noise_variance(device(privacy=privacy), private())
 
 
+def test_a_server_that_skips_the_greeting_gets_nothing_either(ledger: ReleaseLedger) -> None:
+    check_private_release(device(privacy={"epsilon": 2.0}), private(), ledger, 0.1)
+    for privacy in ({"epsilon": 0.5}, {"epsilon": 2.0, "delta": 1e-6}):
+        with pytest.raises(InputError, match="is stricter than the epsilon = 2"):
+            check_private_release(device(privacy=privacy), private(), ledger, 0.1)
+
+
+def test_what_other_schemes_sent_to_a_federation_of_that_name_counts(ledger: ReleaseLedger) -> None:
+    ledger.append("upload", federation="wards", size_bytes=1, digest="ef" * 32, key="beef", epsilon=1.0)
+    most = gaussian_epsilon(0.7 * whole_mu(), DELTA)
+    check_private_release(device(), private(), ledger, whole_mu() / 3)
+    with pytest.raises(InputError, match=rf"epsilon = {1 + most:.6g} would be above privacy\.epsilon = 2"):
+        check_private_release(device(), private(), ledger, 0.7 * whole_mu())
+    ledger.append("update", federation="wards", size_bytes=1, digest="ab" * 32)
+    with pytest.raises(
+        InputError, match=r"a release to name = 'wards' .* unknown, .* give this federation another name\."
+    ):
+        check_private_release(device(), private(), ledger, 1e-6)
+    check_private_release(device(), private(name="others"), ledger, 1e-6)
+
+
 def test_a_device_that_wants_no_more_takes_part() -> None:
     for privacy in ({"epsilon": 2.0}, {"epsilon": 8.0}, {"delta": 1e-6}):
         assert mean_noise_variance(device(privacy=privacy), private()) > 0

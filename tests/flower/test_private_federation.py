@@ -19,7 +19,7 @@ from codedfl.flower._packet import Packet
 from codedfl.flower._private_budget import mean_multiplier
 from codedfl.flower._store import state_folder
 from codedfl.models import Predictor
-from codedfl.privacy import gaussian_epsilon
+from codedfl.privacy import gaussian_epsilon, gaussian_mu
 from codedfl.private import PrivateCurvature
 from codedfl.typing import FloatArray
 from tests.flower.support import (
@@ -257,6 +257,31 @@ def test_the_same_request_gets_the_same_bytes_and_another_one_counts(made: Calla
     assert (other != first).mean() > 0.99
     assert [entry.kind for entry in client.ledger] == ["update", "repeat", "update"]
     assert client.ledger.gaussian_mu("digits") == pytest.approx(math.sqrt(2) / 20)
+
+
+def test_a_draw_that_was_never_recorded_counts_when_it_is_asked_for(made: Callable[..., Path]) -> None:
+    """A damaged release is deleted, drawn again, and the device dies before it is in the ledger."""
+    folder = made(WITH_MEAN)
+    client = open_clients(folder)["north"]
+    client.answer("train", asking())
+    (stored,) = client.vault.folder.glob("release-*.npz")
+    stored.unlink()
+
+    def dying(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(client.ledger), "append", dying)
+        with pytest.raises(Killed):
+            client.answer("train", asking())
+    assert stored.exists()
+    restarted = open_clients(folder)["north"]
+    left = 1.02 * restarted.ledger.gaussian_mu("digits")
+    whole = gaussian_mu(EPSILON, DELTA)
+    last = asking(round=1, noise_multiplier=1 / math.sqrt(whole**2 - left**2))
+    assert "refused" not in restarted.answer("train", last).values
+    assert "would be above" in str(restarted.answer("train", asking()).values["refused"])
+    assert epsilon_of(restarted) <= EPSILON
 
 
 def test_the_devices_own_limit_ends_its_part(made: Callable[..., Path]) -> None:

@@ -244,6 +244,11 @@ def test_a_request_without_a_geometry_is_one_in_the_coordinates_of_the_data() ->
         ({"directions": np.zeros((D, 1))}, "directions must be float32"),
         ({"directions": np.zeros((D - 1, 1), np.float32)}, "directions must be float32 with 12 rows"),
         ({"factors": np.ones(2)}, "directions must be float32 with 12 rows and a column for each"),
+        (
+            {"directions": np.eye(D, 2, dtype=np.float32), "factors": np.array([0.3, 0.3])},
+            "directions must be float32 with 12 rows and a column for each of the factors, at most one",
+        ),
+        ({"directions": np.zeros((D, 10**7), np.float32), "factors": np.zeros(10**7)}, "at most one and float64"),
         ({"directions": 2 * np.eye(D, 1, dtype=np.float32)}, "directions must be orthonormal"),
         ({"directions": np.full((D, 1), np.nan, np.float32)}, "directions must be orthonormal"),
         ({"factors": np.array([1.5])}, r"factors = \[1.5\] must lie between 0 and 1"),
@@ -254,6 +259,15 @@ def test_a_request_without_a_geometry_is_one_in_the_coordinates_of_the_data() ->
 def test_a_request_that_makes_no_sense_is_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         requested_private_train(packet(**changes), CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("largest", "clip_norm", "noise_multiplier"), [(3e38, 1e-279, 1e9), (3e38, 1e-3, 1.0), (1.0, 1e-300, 1e-9)]
+)
+def test_what_float64_cannot_compute_is_refused(largest: float, clip_norm: float, noise_multiplier: float) -> None:
+    asked = request(clip_norm, noise_multiplier, model=np.full((D, OUTPUTS), largest, np.float32))
+    with np.errstate(all="ignore"), pytest.raises(InputError):
+        make_private_update(rows(), asked, CONFIG, Seeded(0))
 
 
 def test_which_schemes_are_private() -> None:

@@ -124,7 +124,11 @@ def test_gaussian_releases_compose_and_repeats_of_them_cost_nothing(path: Path) 
         for delta in (1e-5, 1e-9):
             expected = 0.25 + gaussian_epsilon(each.gaussian_mu(), delta)
             assert each.total_epsilon(delta) == each.upload_epsilon(delta) == pytest.approx(expected)
-        assert (each.has_update("beef1"), each.has_update("beef2"), each.updates()) == (True, False, 2)
+        assert each.has("update", "beef1", digest("round 1"))
+        assert not each.has("update", "beef1", digest("round 0"))
+        assert not each.has("upload", "beef1", digest("round 1"))
+        assert each.updates() == 2
+        assert (each.other_epsilon("wards"), each.other_epsilon("others"), each.other_epsilon()) == (0.25, 0.0, 0.25)
     append(ledger, "update", "in the clear", round=2)
     assert ledger.total_epsilon() is None
 

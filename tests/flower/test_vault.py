@@ -55,8 +55,8 @@ def test_another_key_is_another_release(tmp_path: Path) -> None:
     vault = Vault(tmp_path)
     first, second = vault.release(KEY, drawn), vault.release("deadbeef", drawn)
     assert (first["features"] != second["features"]).any()
-    assert vault.holds(KEY)
-    assert not vault.holds("deadbee0")
+    assert vault.stored(KEY) is not None
+    assert vault.stored("deadbee0") is None
 
 
 @given(
@@ -93,7 +93,7 @@ def test_a_draw_that_fails_leaves_nothing_and_can_be_repeated(tmp_path: Path) ->
     vault = Vault(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         vault.release(KEY, dies)
-    assert not vault.holds(KEY)
+    assert vault.stored(KEY) is None
     first = vault.release(KEY, drawn)
     assert_same(Vault(tmp_path).release(KEY, never), first)
 
@@ -117,7 +117,7 @@ def test_a_full_disk_is_refused_before_anything_is_returned(tmp_path: Path, monk
         patch.setattr(os, "fsync", full)
         with pytest.raises(InputError, match=r"release-.* cannot be written \(No space left on device\): free space"):
             vault.release(KEY, drawn)
-    assert not vault.holds(KEY)
+    assert vault.stored(KEY) is None
     assert not list(tmp_path.glob(".*.tmp"))
 
 

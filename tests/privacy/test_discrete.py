@@ -170,6 +170,9 @@ def test_a_grid_too_coarse_for_the_sensitivity_is_refused() -> None:
         ([0.0], 1.0, {"sensitivity": 0.0}, "sensitivity"),
         ([0.0], 1.0, {"computation_error": -1.0}, "computation_error"),
         ([0.0], 1.0, {"sensitivity": 1.0, "computation_error": 1e6}, "computation_error"),
+        # Noise of more than 53 bits would be rounded before it is added.
+        ([0.0], 1.0, {"sensitivity": 1.0, "computation_error": 10.0}, "computation_error"),
+        ([0.0], 1.0, {"sensitivity": 1.0, "computation_error": 1.7e308}, "computation_error"),
     ],
 )
 def test_bad_input_is_refused(values: list[float], deviation: float, options: dict[str, Any], named: str) -> None:

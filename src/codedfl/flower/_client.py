@@ -174,12 +174,13 @@ class Client:
         key = identity((self.federation.prescription(), task, noise.noise_variance, noise.label_noise_variance))
         described = upload_request(key, self.config, self.federation, noise, samples=len(self.rows))
         mu = 1 / mean_multiplier(self.federation) if task.kind == "mean" else None
-        stored = self.vault.holds(key)
-        check_upload(self.config.policy, described, self.ledger, stored=stored)
-        if mu is not None and not (stored and key in self.ledger.uploads()):
+        declared, stored = self._declared(noise), self.vault.stored(key)
+        sent = stored is not None and self.ledger.has("upload", key, Packet(stored, declared).digest)
+        check_upload(self.config.policy, described, self.ledger, stored=sent)
+        if mu is not None and not sent:
             check_private_release(self.config, self.federation, self.ledger, mu)
         arrays = self.vault.release(key, lambda: self._drawn(task, noise))
-        packet = Packet(arrays, self._declared(noise))
+        packet = Packet(arrays, declared)
         self.ledger.append(
             "upload",
             federation=self.federation.name,
@@ -240,7 +241,8 @@ class Client:
         asked = requested_private_train(request, self.federation)
         told = asked.model, asked.clip_norm, asked.noise_multiplier, asked.geometry
         key = identity((self.federation.prescription(), "update", asked.round, told))
-        if not (self.vault.holds(key) and self.ledger.has_update(key)):
+        stored = self.vault.stored(key)
+        if stored is None or not self.ledger.has("update", key, digest_of(stored)):
             check_update(self.config.policy, self.ledger)
             check_private_release(self.config, self.federation, self.ledger, asked.mu)
         generator = self.randomness.update(asked.round)

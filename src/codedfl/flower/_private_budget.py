@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._federation_config import FederationConfig
@@ -34,11 +35,7 @@ def mean_noise_variance(client: ClientConfig, federation: FederationConfig) -> f
             f"privacy.noise_variance = {privacy.noise_variance:g} of client.toml has no meaning with scheme = {PRIVATE_SCHEME!r},"
             f" whose noise follows from privacy.epsilon = {agreed.epsilon:g} of federation.toml: leave it out."
         )
-    if 0 < privacy.epsilon < agreed.epsilon or (privacy.epsilon > 0 and privacy.delta < agreed.delta):
-        raise InputError(
-            f"privacy.epsilon = {privacy.epsilon:g} with delta = {privacy.delta:g} of client.toml is stricter than the epsilon = "
-            f"{agreed.epsilon:g} with delta = {agreed.delta:g} of federation.toml: leave this federation, or agree on less."
-        )
+    _require_not_stricter(client, federation)
     assert federation.clip_norm is not None
     return (mean_multiplier(federation) * federation.clip_norm) ** 2
 
@@ -59,7 +56,14 @@ def check_private_release(client: ClientConfig, federation: FederationConfig, le
         InputError: naming the limit, the epsilon that would be reached and what to do.
     """
     agreed = federation.privacy
-    reached = gaussian_epsilon(math.hypot(ledger.gaussian_mu(federation.name), mu), agreed.delta)
+    _require_not_stricter(client, federation)
+    before = ledger.other_epsilon(federation.name)
+    if before is None:
+        raise InputError(
+            f"the ledger has a release to name = {shown(federation.name)} of federation.toml whose epsilon is unknown, so that"
+            " no epsilon can be kept: give this federation another name."
+        )
+    reached = before + gaussian_epsilon(math.hypot(ledger.gaussian_mu(federation.name), mu), agreed.delta)
     if reached > agreed.epsilon * (1 + _SAME):
         raise InputError(
             f"epsilon = {reached:.6g} would be above privacy.epsilon = {agreed.epsilon:g} of federation.toml, for everything that"
@@ -79,4 +83,14 @@ def check_private_release(client: ClientConfig, federation: FederationConfig, le
     if total > largest * (1 + _SAME):
         raise InputError(
             f"epsilon = {total:.6g} of everything in the ledger would be above {rule}: raise the limit, or leave this federation."
+        )
+
+
+def _require_not_stricter(client: ClientConfig, federation: FederationConfig) -> None:
+    """Refuse a federation whose guarantee is weaker than what the device wants."""
+    privacy, agreed = client.privacy, federation.privacy
+    if 0 < privacy.epsilon < agreed.epsilon or (privacy.epsilon > 0 and privacy.delta < agreed.delta):
+        raise InputError(
+            f"privacy.epsilon = {privacy.epsilon:g} with delta = {privacy.delta:g} of client.toml is stricter than the epsilon = "
+            f"{agreed.epsilon:g} with delta = {agreed.delta:g} of federation.toml: leave this federation, or agree on less."
         )

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 PRIVATE_SCHEME = "dp-gd"
 """The scheme whose updates are private as well, so that one epsilon covers everything that a device sends."""
 
+LEAST_BOUND = 1e-60
+"""Squares of smaller numbers, in products with others, are lost in double precision."""
+
 
 def require_private(config: FederationConfig) -> None:
     """Refuse a private scheme without bounds on what one sample may change, and a target that the scheme cannot keep."""
@@ -45,6 +48,9 @@ def require_private(config: FederationConfig) -> None:
             f'coding.clip_norm = 0 leaves samples unbounded, so that scheme = "{PRIVATE_SCHEME}" cannot keep {epsilon}:'
             " set it to a norm that most samples have or stay below, such as that of the rows of a public sample."
         )
+    for name, bound in (("coding.clip_norm", config.clip_norm), ("privacy.label_bound", config.label_norm)):
+        if bound is not None and bound < LEAST_BOUND:
+            raise InputError(f"{name} = {bound:g} is too small to compute with: give {LEAST_BOUND:g} or more.")
     if config.training.model_norm_bound > 0:
         raise InputError(
             f"training.model_norm_bound = {config.training.model_norm_bound:g} is not possible with scheme ="

@@ -152,7 +152,7 @@ def _positive(request: Packet, name: str) -> float:
 
 
 def _geometry(request: Packet, dimension: int) -> Geometry:
-    """Return the geometry that a server asks for: orthonormal directions that do not grow, so that ``||D|| <= 1``."""
+    """Return the geometry that a server asks for: at most one direction, of length 1, that does not grow: ``||D|| <= 1``."""
     directions, factors = request.arrays.get("directions"), request.arrays.get("factors")
     if (
         not (isinstance(directions, np.ndarray) and isinstance(factors, np.ndarray))
@@ -160,10 +160,11 @@ def _geometry(request: Packet, dimension: int) -> Geometry:
         or factors.dtype != np.float64
         or directions.ndim != 2
         or factors.ndim != 1
+        or len(factors) > 1
         or directions.shape != (dimension, len(factors))
     ):
         raise InputError(
-            f"directions must be float32 with {dimension} rows and a column for each of the factors, which are float64."
+            f"directions must be float32 with {dimension} rows and a column for each of the factors, at most one and float64."
         )
     columns = directions.astype(np.float64)
     if not (np.abs(columns.T @ columns - np.eye(len(factors))) <= 1e-3 / max(len(factors), 1)).all():

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -111,6 +111,7 @@ class ReleaseLedger:
         self._uploads: dict[tuple[str, str], None] = {}
         self._private_updates: set[tuple[str, str]] = set()
         self._upload_loss, self._other_loss = _Loss(), _Loss()
+        self._loss_to: dict[str, _Loss] = {}
         self._gaussian: dict[str, float] = {}
         with self._opened() as descriptor:
             head = self._read_head(os.fstat(descriptor).st_size)
@@ -149,8 +150,14 @@ class ReleaseLedger:
         uploads = self._upload_loss.total()
         return None if uploads is None else uploads + self._gaussian_epsilon(delta)
 
-    def other_epsilon(self) -> float | None:
-        """Return the sum of the epsilons of all releases but those of Gaussian mechanisms; None if one is unknown."""
+    def other_epsilon(self, federation: str | None = None) -> float | None:
+        """Return the sum of the epsilons of all releases but those of Gaussian mechanisms; None if one is unknown.
+
+        Args:
+            federation: name of the federation that they were sent to; None for all.
+        """
+        if federation is not None:
+            return self._loss_to.get(federation, _Loss()).total()
         uploads, others = self._upload_loss.total(), self._other_loss.total()
         return None if uploads is None or others is None else uploads + others
 
@@ -159,9 +166,9 @@ class ReleaseLedger:
         squares = self._gaussian.values() if federation is None else (self._gaussian.get(federation, 0.0),)
         return math.sqrt(sum(squares))
 
-    def has_update(self, key: str) -> bool:
-        """Tell whether a private update is in the ledger."""
-        return any(known == key for known, _ in self._private_updates)
+    def has(self, kind: str, key: str, digest: str) -> bool:
+        """Tell whether an upload or a private update with this content is in the ledger."""
+        return (key, digest) in (self._uploads if kind == UPLOAD else self._private_updates)
 
     def _gaussian_epsilon(self, delta: float) -> float:
         mu = self.gaussian_mu()
@@ -229,9 +236,7 @@ class ReleaseLedger:
                 numbers[name] = float(value)
         with self._opened() as descriptor:
             self._catch_up(descriptor)
-            private = kind == UPDATE and mu is not None
-            known: Collection[tuple[str, str]] = self._private_updates if private else self._uploads
-            if (kind == UPLOAD or private) and (key, digest) in known:
+            if (kind == UPLOAD or (kind == UPDATE and mu is not None)) and self.has(kind, key, digest):
                 kind = REPEAT
             whole = None if round is None else int(round)
             values = {"kind": kind, "federation": federation, "round": whole, "size_bytes": int(size_bytes), **numbers}
@@ -310,6 +315,7 @@ class ReleaseLedger:
             self._gaussian[entry.federation] = self._gaussian.get(entry.federation, 0.0) + entry.mu**2
         else:
             (self._upload_loss if entry.kind == UPLOAD else self._other_loss).add(entry.epsilon)
+            self._loss_to.setdefault(entry.federation, _Loss()).add(entry.epsilon)
         return entry
 
     def _parsed(self, line: bytes, number: int) -> LedgerEntry:

@@ -55,9 +55,14 @@ class Vault:
     def __repr__(self) -> str:
         return f"Vault({str(self.folder)!r})"
 
-    def holds(self, key: str) -> bool:
-        """Tell whether a release is stored, damaged or not."""
-        return self._release_file(key).exists()
+    def stored(self, key: str) -> Arrays | None:
+        """Return the stored arrays of a release; None if there are none.
+
+        Raises:
+            InputError: the stored file is damaged.
+        """
+        path = self._release_file(key)
+        return _read_release(path, key) if path.exists() else None
 
     def release(self, key: str, make: Callable[[], Mapping[str, npt.NDArray[Any]]]) -> Arrays:
         """Return the stored arrays of a release; if there are none, make them, store them and return them.

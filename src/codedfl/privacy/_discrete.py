@@ -38,6 +38,9 @@ STEP_BITS = 46
 MOST_EXCESS = 2.0**-10
 """By how much, relatively, rounding to the grid may raise a sensitivity: less than 0.1%."""
 
+LARGEST_SUM_SCALE = 2**49
+"""The largest scale of noise that is added to values: up to 16 deviations of it are exact in a float64."""
+
 LARGEST_SCALE = 2**56
 """The largest scale of discrete noise."""
 
@@ -142,10 +145,10 @@ def gaussian_noise_on_grid(
             )
         growth = rounded_sensitivity(sensitivity, values.size, step, computation_error) / sensitivity
     # One more for the rounding of the product, so that noise is never below what was asked for.
-    scale = math.ceil(standard_deviation / step * growth) + 1
-    if scale > LARGEST_SCALE:
+    wanted = standard_deviation / step * growth + 1
+    if not wanted <= LARGEST_SUM_SCALE:
         raise InputError(f"computation_error = {shown(computation_error)} is too large: raise the sensitivity.")
-    noise = discrete_gaussian(values.size, scale, random_bytes).reshape(values.shape)
+    noise = discrete_gaussian(values.size, math.ceil(wanted), random_bytes).reshape(values.shape)
     # Scaling by a power of two is exact, and one addition in IEEE arithmetic is the exact sum, rounded once.
     with np.errstate(over="ignore"):
         whole = np.rint(values.astype(np.float64) / step)
