@@ -167,7 +167,9 @@ def test_ledgers_add_up_to_the_target_and_the_summary_says_so(made: Callable[...
     assert statement["epsilon"] == pytest.approx(EPSILON, rel=1e-6)
     assert statement["devices"] == {name: pytest.approx(epsilon_of(clients[name]), rel=1e-9) for name in NAMES}
     assert [message["message"] for message in statement["messages"]] == ["mean of the features", "updates"]
-    assert Predictor.load(folder / "results" / "model.safetensors").privacy == statement
+    model = Predictor.load(folder / "results" / "model.safetensors")
+    assert model.privacy == statement
+    assert model.logits, "its outputs are those of a softmax"
 
 
 def test_a_device_that_sends_no_mean_reveals_less(made: Callable[..., Path]) -> None:
