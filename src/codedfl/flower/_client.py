@@ -179,7 +179,7 @@ class Client:
         check_upload(self.config.policy, described, self.ledger, stored=sent)
         if mu is not None and not sent:
             check_private_release(self.config, self.federation, self.ledger, mu)
-        arrays = self.vault.release(key, lambda: self._drawn(task, noise))
+        arrays = stored if stored is not None else self.vault.release(key, lambda: self._drawn(task, noise))
         packet = Packet(arrays, declared)
         self.ledger.append(
             "upload",
@@ -245,10 +245,12 @@ class Client:
         if stored is None or not self.ledger.has("update", key, digest_of(stored)):
             check_update(self.config.policy, self.ledger)
             check_private_release(self.config, self.federation, self.ledger, asked.mu)
-        generator = self.randomness.update(asked.round)
-        arrays = self.vault.release(
-            key, lambda: {"update": make_private_update(self.rows, asked, self.federation, generator)}
-        )
+
+        def drawn() -> Arrays:
+            generator = self.randomness.update(asked.round)
+            return {"update": make_private_update(self.rows, asked, self.federation, generator)}
+
+        arrays = stored if stored is not None else self.vault.release(key, drawn)
         values: dict[str, int | float | str] = {
             "device": self.config.name,
             "round": asked.round,

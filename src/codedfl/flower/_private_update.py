@@ -16,10 +16,11 @@ from codedfl.errors import InputError
 from codedfl.flower._exact_uploads import BLOCK_ROWS, UNIT_ROUNDOFF
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
+from codedfl.flower._private_rules import PRIVATE_SCHEME
 from codedfl.flower._randomness import UploadGenerator
 from codedfl.flower._requests import requested_model, requested_round
 from codedfl.privacy import gaussian_noise_on_grid
-from codedfl.private import CurvatureUpload, PrivateGradient
+from codedfl.private import CurvatureUpload
 from codedfl.schemes import make_scheme
 from codedfl.training import Geometry, clipped_labels, clipped_sum
 from codedfl.typing import FloatArray
@@ -57,7 +58,7 @@ class PrivateRequest:
 
 def is_private(federation: FederationConfig) -> bool:
     """Return whether the updates of a federation are private."""
-    return isinstance(make_scheme(federation.scheme, federation.options).device, PrivateGradient)
+    return federation.scheme == PRIVATE_SCHEME
 
 
 def requested_private_train(request: Packet, federation: FederationConfig) -> PrivateRequest:
@@ -167,7 +168,7 @@ def _geometry(request: Packet, dimension: int) -> Geometry:
             f"directions must be float32 with {dimension} rows and a column for each of the factors, at most one and float64."
         )
     columns = directions.astype(np.float64)
-    if not (np.abs(columns.T @ columns - np.eye(len(factors))) <= 1e-3 / max(len(factors), 1)).all():
+    if not (np.abs(columns.T @ columns - np.eye(len(factors))) <= 1e-3).all():
         raise InputError("directions must be orthonormal: the server's own computation went wrong.")
     if not ((factors >= 0) & (factors <= 1)).all():
         raise InputError(f"factors = {shown(factors.tolist())} must lie between 0 and 1.")

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -110,8 +110,7 @@ class ReleaseLedger:
         self._last = _START
         self._uploads: dict[tuple[str, str], None] = {}
         self._private_updates: set[tuple[str, str]] = set()
-        self._upload_loss, self._other_loss = _Loss(), _Loss()
-        self._loss_to: dict[str, _Loss] = {}
+        self._losses: dict[tuple[str, str], _Loss] = {}  # by federation and kind
         self._gaussian: dict[str, float] = {}
         with self._opened() as descriptor:
             head = self._read_head(os.fstat(descriptor).st_size)
@@ -147,7 +146,7 @@ class ReleaseLedger:
 
     def upload_epsilon(self, delta: float = 1e-5) -> float | None:
         """Return the same without updates in the clear and answers, which have no epsilon."""
-        uploads = self._upload_loss.total()
+        uploads = _total(loss for (_, kind), loss in self._losses.items() if kind == UPLOAD)
         return None if uploads is None else uploads + self._gaussian_epsilon(delta)
 
     def other_epsilon(self, federation: str | None = None) -> float | None:
@@ -156,10 +155,7 @@ class ReleaseLedger:
         Args:
             federation: name of the federation that they were sent to; None for all.
         """
-        if federation is not None:
-            return self._loss_to.get(federation, _Loss()).total()
-        uploads, others = self._upload_loss.total(), self._other_loss.total()
-        return None if uploads is None or others is None else uploads + others
+        return _total(loss for (to, _), loss in self._losses.items() if federation in (None, to))
 
     def gaussian_mu(self, federation: str | None = None) -> float:
         """Return ``mu`` of all releases by Gaussian mechanisms together, to one federation or to all."""
@@ -314,8 +310,7 @@ class ReleaseLedger:
         if entry.mu is not None:
             self._gaussian[entry.federation] = self._gaussian.get(entry.federation, 0.0) + entry.mu**2
         else:
-            (self._upload_loss if entry.kind == UPLOAD else self._other_loss).add(entry.epsilon)
-            self._loss_to.setdefault(entry.federation, _Loss()).add(entry.epsilon)
+            self._losses.setdefault((entry.federation, entry.kind), _Loss()).add(entry.epsilon)
         return entry
 
     def _parsed(self, line: bytes, number: int) -> LedgerEntry:
@@ -389,3 +384,10 @@ class _Loss:
 
     def total(self) -> float | None:
         return None if self._unknown else self._known
+
+
+def _total(losses: Iterable[_Loss]) -> float | None:
+    """Return the sum of sums of epsilons, None if one is unknown."""
+    totals = [loss.total() for loss in losses]
+    known = [total for total in totals if total is not None]
+    return sum(known, 0.0) if len(known) == len(totals) else None

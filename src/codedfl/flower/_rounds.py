@@ -193,8 +193,7 @@ class Rounds(ServerPart):
             values |= {"local_steps": self.local_steps, "step_size": float(step_size), "sampling": work.sampling}
 
         def own(i: int) -> dict[str, Value]:
-            walk = isinstance(work, LocalSGD)
-            return {"batch_size": sizes[i], "stride": self.strides[i]} if walk else {}
+            return {"batch_size": sizes[i], "stride": self.strides[i]} if isinstance(work, LocalSGD) else {}
 
         return {
             i: (sizes[i], Packet(arrays, values | own(i)))
