@@ -20,8 +20,9 @@ from codedfl._version import __version__
 from codedfl.data import Federation
 from codedfl.fleet import Channel, Fleet
 from codedfl.parallel import Workers, available_cores, one_blas_thread
+from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import Code, LearningRate, Run, Scheme, Setting, advance
+from codedfl.training import LearningRate, Run, Scheme, advance
 from codedfl.typing import FloatArray, aligned_empty
 
 STEP_SIZE = 1e-5

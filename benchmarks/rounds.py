@@ -18,7 +18,7 @@ from codedfl.coding import CodedData
 from codedfl.native import backend
 from codedfl.parallel import Workers, available_cores, one_blas_thread
 from codedfl.schemes import fedavg, scfl
-from codedfl.training import Setting
+from codedfl.setting import Setting
 from codedfl.typing import FloatArray
 
 DEVICES, SAMPLES, OUTPUTS, STEPS, BATCH = 20, 3000, 10, 5, 64
@@ -78,7 +78,7 @@ def measure(
             server_batch=SERVER_BATCH if with_server else None,
         )
         scheme = scfl(batch=BATCH) if with_server else fedavg(batch=BATCH)
-        coded = scheme.prepare(setting).coded[0] if with_server else None
+        coded = scheme.prepare(setting).held[0] if with_server else None
         with one_blas_thread():
             seconds = interleaved(
                 {

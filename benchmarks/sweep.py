@@ -18,19 +18,9 @@ from codedfl.data import Federation
 from codedfl.fleet import Channel, Fleet
 from codedfl.parallel import Workers
 from codedfl.schemes import dp_cfl, fedavg, scfl
+from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import (
-    Callback,
-    Code,
-    Evaluator,
-    LearningRate,
-    PreparedScheme,
-    Run,
-    RunProgress,
-    Scheme,
-    Setting,
-    train_together,
-)
+from codedfl.training import Callback, Evaluator, LearningRate, PreparedScheme, Run, RunProgress, Scheme, train_together
 
 DEVICES, OUTPUTS, STEPS, WORKERS = 20, 10, 5, 2
 RATE = LearningRate(1e-9)
@@ -78,7 +68,7 @@ class NoLoss(Evaluator):
 
 def prepare(scheme: Scheme, setting: Setting, coded: CodedData) -> PreparedScheme:
     """Prepare a scheme on coded data that is there already: encoding is not what is measured."""
-    return scheme.prepared(setting, scheme.device.plan(setting), (coded,), None)
+    return scheme.prepared(setting, scheme.plan(setting), (coded,), None)
 
 
 def prepare_all(options: argparse.Namespace, setting: Setting) -> list[PreparedScheme]:
@@ -125,7 +115,7 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         setting = make_setting(options, workers)
         runs, evaluator = prepare_all(options, setting), NoLoss(setting)
         # FedAvg knows nothing of noise, so that a sweep trains it once.
-        distinct = runs[:3] + [run for run in runs[3:] if run.coded and run.server]
+        distinct = runs[:3] + [run for run in runs[3:] if run.held and run.server]
         samples: dict[str, list[float]] = {"lock_step": [], "one_by_one": [], "one_by_one_fedavg_once": []}
         for repeat in range(options.repeats + 1):
             together = seconds_a_round(distinct, evaluator, options.rounds)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from codedfl.training import DevicePlan, ServerPlan, Start, Steps, accumulate_gradients
-from codedfl.training import _gradients as gradients
-from codedfl.training import _kernel as kernel
-from codedfl.training._sampling import Batch
+from codedfl.training.engine import _gradients as gradients
+from codedfl.training.engine import _kernel as kernel
+from codedfl.training.engine._sampling import Batch
 from codedfl.typing import FloatArray
 
 

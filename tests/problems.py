@@ -9,8 +9,9 @@ import numpy as np
 
 from codedfl.data import Federation, Task
 from codedfl.fleet import Channel, Fleet
+from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import Code, LearningRate, PreparedScheme, Round, Run, Setting, advance
+from codedfl.training import LearningRate, PreparedScheme, Round, Run, advance
 from codedfl.typing import FloatArray
 
 ALWAYS_DBM = 200.0

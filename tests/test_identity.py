@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -33,9 +33,10 @@ from codedfl.fleet import (
 from codedfl.identity import NOT_IDENTITY, ByObject, identity
 from codedfl.parallel import Workers
 from codedfl.schemes import SCHEMES, cfl_fb, codedfedl, dp_cfl, fedavg, make_scheme, scfl, scfl_fixed
+from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import Code, LearningRate, PreparedScheme, Scheme, Setting
-from codedfl.training._devices import LocalSGDPlan
+from codedfl.training import LearningRate, PreparedScheme, Scheme
+from codedfl.training.protocol._devices import LocalSGDPlan
 from tests.problems import make_federation, make_setting
 
 FEDERATION = make_federation()
@@ -296,3 +297,22 @@ def test_boundaries_between_values_count() -> None:
 def test_a_field_is_excluded_where_it_is_declared() -> None:
     assert identity(Plain(1, "this")) == identity(Plain(1, "that"))
     assert identity(Plain(1)) != identity(Plain(2))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A class that was called `Plain` when its fingerprints were made."""
+
+    identity_name: ClassVar[str] = f"{__name__}.Plain"
+
+    number: object
+
+
+@dataclass(frozen=True)
+class Heir(Moved):
+    """A subclass has a name of its own."""
+
+
+def test_a_class_that_has_moved_keeps_its_fingerprints() -> None:
+    assert identity(Moved(1)) == identity(Plain(1))
+    assert identity(Heir(1)) not in (identity(Plain(1)), identity(Moved(1)))

@@ -18,9 +18,10 @@ LAYERS = (
     ("experiment",),
     ("plotting", "models", "config"),
     ("schemes", "theory", "incentive"),
-    ("curvature", "private"),
     ("training",),
-    ("privacy",),
+    ("uploads",),
+    ("setting",),
+    ("losses", "privacy"),
     ("coding", "fleet", "data"),
     ("native",),
 )

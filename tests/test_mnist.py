@@ -37,8 +37,8 @@ def test_the_papers_setting_on_mnist() -> None:
     assert result.final.last_score > 0.93
 
     # What SCFL tends to has a closed form: a floor that the coded data sets, a little below the optimum.
-    X, Y = (part.astype(np.float64) for part in (prepared.coded[0].features, prepared.coded[0].labels))
-    H_coded = X.T @ X / len(X) - prepared.coded[0].noise_variance * np.eye(2000)
+    X, Y = (part.astype(np.float64) for part in (prepared.held[0].features, prepared.held[0].labels))
+    H_coded = X.T @ X / len(X) - prepared.held[0].noise_variance * np.eye(2000)
     limit = np.linalg.solve(setting.gram.features + H_coded, setting.gram.cross + X.T @ Y / len(X))
     floor = evaluator.scores(limit)[0]
     assert evaluator.reference.score - 0.01 < floor < evaluator.reference.score

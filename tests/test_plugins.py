@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from shutil import copytree
 
 import numpy as np
 import pytest
@@ -17,30 +17,16 @@ import pytest
 from codedfl.config import Config, load_config, to_toml
 from codedfl.data import dataset_names, is_plugin_dataset, list_datasets, load_dataset
 from codedfl.errors import InputError
-from codedfl.experiment import build_experiment, run
+from codedfl.experiment import RunFolder, SweepFolder, build_experiment, grid_points, parse_axes, run
 from codedfl.fleet import MeasuredFleet
+from codedfl.planning import make_plan
 from codedfl.plugins import find_plugin, plugin_names, plugins
 from codedfl.schemes import SCHEMES, make_scheme, scheme_names
-from tests.support import Cli, refusal_of, small_config
-
-TEMPLATE = Path(__file__).parents[1] / "examples" / "plugin"
-
-Offers = Mapping[str, Mapping[str, str]]
-"""Entry points by kind and name."""
+from codedfl.training import Callback, RunProgress
+from tests.plugin_sites import Offers, dist_info, template_site
+from tests.support import CLI_SMALL, SMALL, Cli, refusal_of, small_config
 
 numbers = itertools.count()
-
-
-def dist_info(site: Path, package: str, offers: Offers) -> None:
-    """Write what an installer leaves behind of a package."""
-    folder = site / f"{package.replace('-', '_')}-1.2.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
-    sections = (
-        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in points.items())
-        for group, points in offers.items()
-    )
-    (folder / "entry_points.txt").write_text("\n".join(sections))
 
 
 @pytest.fixture
@@ -68,13 +54,8 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The template, installed: its module and the entry points of its own pyproject.toml."""
     site = template_site(tmp_path / f"site-{next(numbers)}")
     monkeypatch.syspath_prepend(str(site))
-    return site
-
-
-def template_site(site: Path) -> Path:
-    copytree(TEMPLATE / "src", site)
-    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
-    dist_info(site, project["name"], project["entry-points"])
+    for module in [name for name in sys.modules if name.partition(".")[0] == "codedfl_template"]:
+        monkeypatch.delitem(sys.modules, module)  # of another test's site
     return site
 
 
@@ -85,13 +66,13 @@ def test_without_plugins_there_is_what_is_built_in() -> None:
 
 
 @pytest.mark.usefixtures("template")
-def test_the_template_offers_one_of_each() -> None:
+def test_the_template_offers_each_kind() -> None:
     assert [plugin_names(kind) for kind in ("scheme", "dataset", "fleet")] == [
-        ("step-decay",),
+        ("fedprox", "scaffold", "step-decay"),
         ("rings",),
         ("home-routers",),
     ]
-    assert scheme_names() == (*SCHEMES, "step-decay")
+    assert scheme_names() == (*SCHEMES, "fedprox", "scaffold", "step-decay")
     assert dataset_names()[-1] == "rings"
     assert is_plugin_dataset("rings")
     assert not is_plugin_dataset("digits")
@@ -302,6 +283,253 @@ def test_nothing_is_imported_before_it_is_asked_for(install: Callable[..., None]
     assert "SystemError: imported" in refusal_of(lambda: make_scheme("lazy"))
     with pytest.raises(InputError, match=r"there is no 'lzay'.*Did you mean 'lazy'"):
         make_scheme("lzay")
+
+
+MISTAKES = """
+from dataclasses import dataclass, fields, replace
+import numpy as np
+from codedfl.schemes import fedavg
+from codedfl.training import Scheme, SchemeState
+
+def basis():
+    inner = fedavg()
+    values = {item.name: getattr(inner, item.name) for item in fields(Scheme)}
+    return values | {"name": "bad"}
+
+@dataclass(frozen=True)
+class NoTuple(Scheme):
+    def apply(self, state, round):
+        return self.moved(state, self.aggregation.combine(round, state.model), round.step_size)
+
+@dataclass(frozen=True)
+class Objects(Scheme):
+    def init(self, prepared, model):
+        @dataclass(frozen=True)
+        class State(SchemeState):
+            names: np.ndarray
+        return State(**vars(super().init(prepared, model)), names=np.array(["a", None]))
+
+@dataclass(frozen=True)
+class LaterObjects(Scheme):
+    def apply(self, state, round):
+        moved, nothing = super().apply(state, round)
+        return replace(moved, step_sum=[1.0, [2.0]]), nothing
+
+@dataclass(frozen=True)
+class Wide(Scheme):
+    def apply(self, state, round):
+        moved, nothing = super().apply(state, round)
+        return replace(moved, model=moved.model[:, :1]), nothing
+
+@dataclass(frozen=True)
+class WideFinal(Scheme):
+    def final_model(self, state):
+        return state.model[:1]
+
+@dataclass(frozen=True)
+class NoRound(Scheme):
+    def init(self, prepared, model):
+        @dataclass(frozen=True)
+        class State:
+            model: np.ndarray
+        return State(model)
+
+@dataclass(frozen=True)
+class NoModel(Scheme):
+    def init(self, prepared, model):
+        @dataclass(frozen=True)
+        class State:
+            round: int
+            @property
+            def model(self):
+                return 1 / 0
+        return State(0)
+
+@dataclass(frozen=True)
+class Stuck(Scheme):
+    def apply(self, state, round):
+        return replace(super().apply(state, round)[0], round=0), {}
+
+@dataclass(frozen=True)
+class Fails(Scheme):
+    def apply(self, state, round):
+        return 1 / (state.round - state.round), {}
+
+@dataclass(frozen=True)
+class FailsInPreparing(Scheme):
+    def require_possible(self, setting, plan):
+        raise KeyError("depth")
+
+def no_tuple(): return NoTuple(**basis())
+def objects(): return Objects(**basis())
+def later_objects(): return LaterObjects(**basis())
+def wide(): return Wide(**basis())
+def wide_final(): return WideFinal(**basis())
+def no_round(): return NoRound(**basis())
+def no_model(): return NoModel(**basis())
+def stuck(): return Stuck(**basis())
+def fails(): return Fails(**basis())
+def fails_in_preparing(): return FailsInPreparing(**basis())
+"""
+
+
+@pytest.mark.parametrize(
+    ("builder", "words"),
+    [
+        ("no_tuple", "returned a SchemeState from `apply` instead of a state and a dictionary of diagnostics"),
+        ("objects", "returned a state from `init` that no checkpoint can hold (TypeError: state.names is of the type"),
+        (
+            "later_objects",
+            "returned a state from `apply` that no checkpoint can hold (TypeError: state.step_sum is of the type",
+        ),
+        ("wide", "returned a model of shape (30, 1) from `apply` instead of (30, 10)"),
+        ("wide_final", "returned a model of shape (1, 10) from `final_model` instead of (30, 10)"),
+        ("no_round", "returned a state from `init` without a round or a model (AttributeError: 'State' object has no"),
+        ("no_model", "returned a state from `init` without a round or a model (ZeroDivisionError: division by zero)"),
+        ("stuck", "returned a state of round 0 from `apply` instead of 1"),
+        ("fails", "failed in `apply` at line 69 of "),
+        ("fails_in_preparing", "failed in `require_possible` at line 74 of "),
+    ],
+)
+def test_a_mistake_in_a_scheme_ends_in_one_sentence_with_package_and_method(
+    install: Callable[..., None],
+    builder: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install(MISTAKES, broken={"codedfl.schemes": {"bad": f"@:{builder}"}})
+    sentence = refusal_of(lambda: run(small_config(schemes=["bad"])))
+    assert words in sentence
+    assert "the package broken 1.2 " in sentence
+    assert "\n" not in sentence
+    monkeypatch.chdir(tmp_path)
+    ended = Cli(monkeypatch, capsys)("run", *CLI_SMALL[4:], "--scheme", "bad", "--out", "refused")
+    assert (ended.code, ended.err.splitlines()[-1]) == (2, f"codedfl: {sentence}")
+    assert "Traceback" not in ended.err
+    assert not Path("refused").exists()
+
+
+FORECASTS = """
+from dataclasses import dataclass, fields
+from typing import ClassVar
+from codedfl.schemes import fedavg
+from codedfl.training import Scheme
+
+def of(kind, name):
+    return kind(**{item.name: getattr(fedavg(), item.name) for item in fields(Scheme)} | {"name": name})
+
+@dataclass(frozen=True)
+class Another(Scheme):
+    def apply(self, state, round):
+        return super().apply(state, round)
+
+@dataclass(frozen=True)
+class Declared(Another):
+    forecast: ClassVar[str] = "steps"
+
+def silent(): return of(Another, "silent")
+def declared(): return of(Declared, "declared")
+def composed(): return of(Scheme, "composed")
+"""
+
+
+def test_a_plan_leaves_out_a_scheme_that_trains_in_a_way_of_its_own(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("silent", "declared", "composed")
+    install(FORECASTS, own={"codedfl.schemes": {name: f"@:{name}" for name in names}})
+    plan = make_plan(small_config(schemes=["fedavg", *names]))
+    assert (plan["silent"].status, plan["silent"].reason) == (
+        "impossible",
+        "a scheme of own 1.2 that does not say how to predict it",
+    )
+    assert plan["silent"].best_below == float("inf")
+    for name in ("declared", "composed"):
+        assert plan[name].best_below == plan["fedavg"].best_below
+    shown = Cli(monkeypatch, capsys)("plan", "--devices", "6", "--scheme", "silent", "--scheme", "fedavg")
+    assert "a scheme of own 1.2 that does not say how to predict it" in " ".join(shown.out.split())
+
+
+def changed_source(site: Path) -> None:
+    """A line in another module than the entry point's."""
+    module = site / "codedfl_template/dataset.py"
+    module.write_text(module.read_text() + "# changed\n")
+
+
+def changed_version(site: Path) -> None:
+    (metadata,) = site.glob("*.dist-info/METADATA")
+    metadata.write_text(metadata.read_text().replace("Version: 1.2", "Version: 1.3"))
+
+
+@pytest.mark.parametrize("change", [changed_source, changed_version])
+def test_a_run_is_not_resumed_with_another_plugin(
+    change: Callable[[Path], None], template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(schemes=["fedavg", "step-decay"])
+    folder = RunFolder.create(tmp_path / "run", config)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, folder=folder, callbacks=Killed(14))
+    versions = json.loads((folder.path / "versions.json").read_text())
+    assert versions["scheme step-decay"].startswith("codedfl-template 1.2, source ")
+    assert not any("fedavg" in name for name in versions)
+    assert RunFolder.reopen(folder.path).config == config
+    change(template)
+    monkeypatch.syspath_prepend(str(tmp_path))  # entry points are looked up anew
+    words = refusal_of(lambda: RunFolder.reopen(folder.path))
+    assert "was begun with another scheme step-decay (codedfl-template 1.2, source " in words
+    assert words.endswith("install that version again, or give another folder.")
+    assert not refusal_of(lambda: RunFolder.reopen(RunFolder.create(tmp_path / "new", config).path))
+
+
+@pytest.mark.usefixtures("template")
+def test_all_plugins_of_a_run_are_recorded_and_none_of_others(tmp_path: Path) -> None:
+    config = small_config(
+        schemes=["fedavg"], data__dataset="rings", fleet__file="home-routers", training__deadline_s=30
+    )
+    folder = RunFolder.create(tmp_path / "run", config)
+    run(config, folder=folder)
+    versions = json.loads((folder.path / "versions.json").read_text())
+    assert list(versions)[-2:] == ["dataset rings", "fleet home-routers"]
+    assert versions["dataset rings"] == versions["fleet home-routers"]
+    assert "scheme step-decay" not in versions
+
+
+def test_a_sweep_is_not_resumed_with_another_plugin(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(given: Sequence[tuple[str, object]]) -> Config:
+        return load_config(overrides=[*SMALL.items(), ("schemes", ["step-decay"]), *given])
+
+    axes = parse_axes(["training.local_steps=1,2"])
+    SweepFolder.create(tmp_path / "sweep", axes, grid_points(load, axes, 1)).run()
+    assert SweepFolder.reopen(tmp_path / "sweep").pending == []
+    changed_source(template)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "another scheme step-decay" in refusal_of(lambda: SweepFolder.reopen(tmp_path / "sweep"))
+
+
+@dataclass
+class Killed(Callback):
+    """Kills the process after some rounds, those of all schemes together."""
+
+    rounds: int
+
+    def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
+        self.rounds -= 1
+        if self.rounds == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("template")
+def test_a_defect_of_codedfl_is_not_blamed_on_a_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("codedfl.experiment._family.Family._say_sizes", broken)
+    with pytest.raises(ZeroDivisionError):
+        run(small_config(schemes=["step-decay"]))
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 A new field of a class takes part by itself, so it cannot be forgotten. What does not change a result is excluded where it is
 declared: ``field(metadata=NOT_IDENTITY)`` in a dataclass, ``Field(json_schema_extra=NOT_IDENTITY)`` in a configuration.
+
+The name of a class takes part as well. A class whose fingerprints are kept, and that has moved, keeps the name under which they
+were made, in a ``ClassVar`` of its own: ``identity_name``.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ def identity(value: Any) -> str:
 def _parts(value: Any) -> Iterator[bytes]:
     """Yield the content of a value, piece by piece."""
     kind = type(value)
-    yield f"{kind.__module__}.{kind.__qualname__}".encode()
+    yield vars(kind).get("identity_name", f"{kind.__module__}.{kind.__qualname__}").encode()
     if value is None or kind in (bool, int, float, str, bytes):
         yield repr(value).encode("utf-8", "surrogatepass")
     elif isinstance(value, Path):

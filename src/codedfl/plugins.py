@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from codedfl._messages import listing, shown
 from codedfl.errors import InputError
@@ -73,6 +78,28 @@ class Plugin:
             raise self.refusal(f"returned a {type(result).__name__} instead of a {wanted}")
         return result
 
+    def sources(self) -> dict[str, Path]:
+        """Return the Python files of the package that the entry point names, by their paths in it, without importing any."""
+        module = self.target.partition(":")[0].strip()
+        try:
+            spec = find_spec(module.partition(".")[0])
+        except (ImportError, ValueError):
+            return {}
+        if spec is None:
+            return {}
+        if spec.submodule_search_locations is None:
+            return {Path(spec.origin).name: Path(spec.origin)} if spec.origin else {}
+        folders = [Path(folder) for folder in spec.submodule_search_locations]
+        return {file.relative_to(folder).as_posix(): file for folder in folders for file in folder.rglob("*.py")}
+
+    def fingerprint(self) -> str:
+        """Return package, version and a hash of all its Python files, in words: what a run has to be continued with."""
+        digest = sha256()
+        for name, file in sorted(self.sources().items()):
+            content = file.read_bytes()
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        return f"{self.package or self.target}, source {digest.hexdigest()[:16]}"
+
     def refusal(self, what: str, error: Exception | None = None) -> InputError:
         """Return the error for a plug-in that does not do what it should."""
         because = f" ({type(error).__name__}: {_first_line(error)})" if error is not None else ""
@@ -120,6 +147,45 @@ def find_plugin(kind: Kind, name: str) -> Plugin | None:
     if found and found[0].problem:
         raise InputError(f"the {kind} {shown(name)} {found[0].problem}.")
     return found[0] if found else None
+
+
+@contextmanager
+def blaming_plugins() -> Iterator[None]:
+    """Turn an error that arises in the code of a plug-in into one sentence with its package, function and line.
+
+    Raises:
+        InputError: from the original error, which has the traceback.
+    """
+    try:
+        yield
+    except Exception as error:
+        refusal = blamed(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def blamed(error: Exception) -> InputError | None:
+    """Return the refusal of the plug-in in whose code an error arose; None if it is a refusal itself, or of another origin.
+
+    The innermost line that belongs to a plug-in counts: what it calls may fail in numpy, or in codedfl.
+    """
+    if isinstance(error, InputError | MemoryError):
+        return None
+    owners = {
+        str(file.resolve()): plugin
+        for kind in get_args(Kind)
+        for plugin in plugins(kind)
+        for file in plugin.sources().values()
+    }
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        plugin = owners.get(str(Path(frame.filename).resolve()))
+        if plugin is not None:
+            return InputError(
+                f"the package {plugin.package or plugin.target} failed in `{frame.name}` at line {frame.lineno} of"
+                f" {Path(frame.filename).name} ({type(error).__name__}: {_first_line(error)}): update or uninstall that package."
+            )
+    return None
 
 
 @lru_cache(maxsize=8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.linalg
 import scipy.stats
 from scipy.spatial.distance import cdist
 
@@ -32,6 +33,13 @@ def random_rows(samples: int, d: int, o: int, seed: int, *, weighted: bool = Fal
 def joined(coded: CodedData) -> FloatArray:
     """Return ``[X~ Y~]``."""
     return np.hstack([coded.features, coded.labels])
+
+
+def triangular_factor(rows: FloatArray) -> FloatArray:
+    """Return the upper triangle ``R`` with ``R^T R = Z^T Z`` and a diagonal of zero or more."""
+    upper = np.atleast_2d(scipy.linalg.qr(rows, mode="r")[0])[: rows.shape[1]]
+    triangle: FloatArray = upper * np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
+    return triangle
 
 
 def covariance(devices: Sequence[Rows], noise_variance: float, label_noise_variance: float = 0.0) -> FloatArray:

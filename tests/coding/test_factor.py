@@ -17,15 +17,14 @@ from codedfl.coding import (
     compute_gram,
     encode,
     encode_all,
-    encode_factors,
     sample_factor,
-    triangular_factor,
 )
 from codedfl.errors import InputError
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
-from tests.coding.law import KS_LEVEL, assert_within, covariance, joined, random_rows
+from tests.coding.law import KS_LEVEL, assert_within, covariance, joined, random_rows, triangular_factor
+from tests.uploads.support import encode_factors
 
 DRAWS = 3000
 C, NOISE, LABEL_NOISE = 7, 0.8, 0.3

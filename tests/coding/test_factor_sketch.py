@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codedfl.coding import Rows, compute_gram, sample_factor, second_moment_error, sketch_factors, triangular_factor
+from codedfl.coding import Rows, compute_gram, sample_factor, second_moment_error, sketch_factors
 from codedfl.typing import FloatArray
+from tests.coding.law import triangular_factor
 
 D, OUTPUTS, C, NOISE = 8, 2, 60, 0.3
 

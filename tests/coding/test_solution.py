@@ -15,16 +15,15 @@ from codedfl.coding import (
     add_factors,
     coded_solution,
     encode,
-    encode_factors,
     sample_factor,
     second_moment_error,
-    triangular_factor,
 )
 from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
-from tests.coding.law import joined, random_rows
+from tests.coding.law import joined, random_rows, triangular_factor
+from tests.uploads.support import encode_factors
 
 D = 60
 DECAY = 1000.0 * np.arange(1, D + 1) ** -1.5

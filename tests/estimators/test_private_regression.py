@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from codedfl.estimators import CodedRegressor
-from codedfl.training import ThreatModel
+from codedfl.privacy import ThreatModel
 
 
 @pytest.mark.slow

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import codedfl.experiment._empirical as empirical
-import codedfl.private._curvature
-import codedfl.private._statistics
-import codedfl.training._uploads
+import codedfl.uploads._mean
+import codedfl.uploads._rows
+import codedfl.uploads._statistics
+from codedfl.coding import encode_all
 from codedfl.errors import InputError
 from codedfl.experiment import (
     SchemeAudit,
@@ -25,8 +26,9 @@ from codedfl.experiment import (
 from codedfl.experiment._empirical_canaries import OVERSIZE, plant_canaries
 from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.privacy import EmpiricalBound, audit_scores, gaussian_mu
-from codedfl.private import PrivatePlan
-from codedfl.training import PrivateSum, Steps
+from codedfl.training import PrivatePlan, PrivateSum, Steps
+from codedfl.uploads import CodedFactor
+from codedfl.uploads._upload import noise_of_sum
 from tests.problems import make_federation, make_setting
 from tests.support import Diary, mostly_slow, small_config
 
@@ -166,33 +168,39 @@ def test_updates_in_the_clear_are_found(threat_model: str, steps: Any) -> None:
 FEW_SAMPLES = {"canaries": 60, "data__test_fraction": 0.97}
 
 
-@pytest.mark.parametrize(
-    ("scheme", "encoder", "changes"),
-    [
-        ("dp-cfl", "encode_all", {}),
-        ("one-shot", "encode_factors", {}),
-        ("dp-cfl", "encode_all", {"threat_model": SUMS, **FEW_SAMPLES}),
-    ],
-)
-def test_too_little_noise_in_coded_data_is_found(
-    scheme: str, encoder: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not audit_of(scheme, **changes).refuted
-    right = getattr(codedfl.training._uploads, encoder)
+@pytest.mark.parametrize("changes", [{}, {"threat_model": SUMS, **FEW_SAMPLES}])
+def test_too_little_noise_in_coded_data_is_found(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not audit_of("dp-cfl", **changes).refuted
+    right: Any = encode_all
 
     def too_quiet(*rest: Any, noise_variance: Any, label_noise_variance: Any, **options: Any) -> Any:
         quiet = {"noise_variance": noise_variance / 64, "label_noise_variance": label_noise_variance / 64}
         return right(*rest, **quiet, **options)
 
-    monkeypatch.setattr(codedfl.training._uploads, encoder, too_quiet)
-    audit = audit_of(scheme, **changes)
+    monkeypatch.setattr(codedfl.uploads._rows, "encode_all", too_quiet)
+    audit = audit_of("dp-cfl", **changes)
+    assert audit.claimed_epsilon <= 1.0
+    assert audit.refuted
+
+
+def test_too_little_noise_in_factors_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not audit_of("one-shot").refuted
+    right = CodedFactor.drawn
+
+    def too_quiet(
+        self: CodedFactor, terms: Any, devices: Any, noise_variance: Any, label_noise_variance: Any, *rest: Any
+    ) -> Any:
+        return right(self, terms, devices, noise_variance / 64, label_noise_variance / 64, *rest)
+
+    monkeypatch.setattr(CodedFactor, "drawn", too_quiet)
+    audit = audit_of("one-shot")
     assert audit.claimed_epsilon <= 1.0
     assert audit.refuted
 
 
 @pytest.mark.parametrize("threat_model", [EACH, SUMS])
 def test_too_little_noise_in_statistics_is_found(threat_model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codedfl.private._statistics, "noise_of_upload", lambda *_: 0.1)
+    monkeypatch.setattr(codedfl.uploads._statistics, "noise_of_sum", lambda *_: 0.1)
     assert audit_of("ssp", threat_model, canaries=500).refuted
 
 
@@ -209,8 +217,8 @@ def test_too_little_noise_in_curvature_is_found(
         "options": options,
     }
     assert not audit_of("dp-gd", threat_model, **small).refuted
-    right = codedfl.private._curvature.noise_of_upload
-    monkeypatch.setattr(codedfl.private._curvature, "noise_of_upload", lambda setting: right(setting) / 100)
+    right = noise_of_sum
+    monkeypatch.setattr(codedfl.uploads._mean, "noise_of_sum", lambda setting: right(setting) / 100)
     assert audit_of("dp-gd", threat_model, **small).refuted
 
 

@@ -13,12 +13,9 @@ import pytest
 from rich.console import Console
 
 from codedfl.cli.tables import results_table
-from codedfl.experiment import Comparison, notes_on, run, verdict
-from codedfl.experiment._privacy_statement import covers, releases_of
-from codedfl.experiment._summary import summarise
+from codedfl.experiment import Comparison, notes_on, releases_of, run, summarise, verdict
 from codedfl.models import Predictor
-from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of
-from codedfl.training import Release
+from codedfl.privacy import CodedMechanism, GaussianMechanism, PrivacyAccountant, epsilon_of
 from tests.support import small_config
 
 COVERS = {
@@ -92,8 +89,8 @@ def test_messages_in_the_clear_are_listed_even_if_the_first_device_sent_none(com
 
 
 def test_noise_in_the_coded_rows_is_what_the_statement_says(comparison: Comparison) -> None:
-    (coded,) = comparison["dp-cfl"].prepared.coded
-    (release,) = releases_of(comparison["dp-cfl"], 0)
+    (coded,) = comparison["dp-cfl"].prepared.held
+    (release,) = releases_of(comparison["dp-cfl"])[0]
     assert isinstance(release.mechanism, CodedMechanism)
     # The noise of six devices is in the sum; each of them keeps the target by itself, with half of the ratio for the labels.
     assert release.mechanism.signal_to_noise == pytest.approx(2 * 1.0 / (coded.noise_variance / 6), rel=1e-9)
@@ -131,28 +128,9 @@ def test_a_device_that_was_asked_in_fewer_rounds_has_a_smaller_epsilon() -> None
     precision = comparison["dp-gd"].progress.ledger.precision
     assert np.argsort(statement["devices"], kind="stable").tolist() == np.argsort(precision, kind="stable").tolist()
     assert statement["epsilon"] == max(statement["devices"]) < 2.0
-    for device, epsilon in enumerate(statement["devices"]):
-        sent = [release.mechanism for release in releases_of(comparison["dp-gd"], device) if release.mechanism]
+    for epsilon, everything in zip(statement["devices"], releases_of(comparison["dp-gd"]), strict=True):
+        sent = [release.mechanism for release in everything if release.mechanism]
         assert epsilon == pytest.approx(epsilon_of(sent, 1e-5), rel=1e-9)
-
-
-GAUSSIAN = GaussianMechanism(1.0)
-
-
-@pytest.mark.parametrize(
-    ("releases", "expected"),
-    [
-        ((), "everything"),
-        ((Release("rows", GAUSSIAN),), "everything"),
-        ((Release("rows", GAUSSIAN), Release("updates", GAUSSIAN, upload=False)), "everything"),
-        ((Release("rows", GAUSSIAN), Release("updates", None, upload=False)), "upload"),
-        ((Release("rows", None), Release("updates", GAUSSIAN, upload=False)), "nothing"),
-        ((Release("rows", GAUSSIAN), Release("more rows", None)), "nothing"),
-        ((Release("updates", None, upload=False),), "nothing"),
-    ],
-)
-def test_one_message_in_the_clear_is_enough_to_lose_cover(releases: tuple[Release, ...], expected: str) -> None:
-    assert covers(releases) == expected
 
 
 def own_file(folder: Path, **changes: Any) -> Any:
@@ -273,3 +251,83 @@ def test_notes_without_a_covered_scheme_name_none() -> None:
     (scfl,) = (note for note in notes if note.startswith("epsilon of SCFL"))
     assert scfl.endswith("travel in the clear.")
     assert any(note.startswith("epsilon covers all that devices send with dp-gd, ssp, one-shot, not") for note in notes)
+
+
+SEVERAL = ["codedfedl", "cfl-fb", "scfl", "dp-cfl", "ccfl", "one-shot", "fedavg", "fed3r"]
+PRIVATE = ["codedfedl", "scfl", "dp-cfl", "one-shot", "ssp", "dp-gd", "scfl-private", "ihm", "fedavg"]
+WITH_NOISE = {
+    "codedfedl": {"noise": True, "mini_batches": 4},
+    "cfl-fb": {"noise": True},
+    "ccfl": {"noise": True, "rank": 8},
+}
+NOISE = {"coding__clip_norm": 1.0, "coding__noise_variance": 50.0, "coding__label_noise_variance": 30.0}
+
+
+def several(**changes: Any) -> list[dict[str, Any]]:
+    comparison = run(small_config(**{"schemes": SEVERAL, "options": WITH_NOISE, **changes}))
+    blocks: list[dict[str, Any]] = json.loads(json.dumps(summarise(comparison), allow_nan=False))["schemes"]
+    return blocks
+
+
+PRIVATELY = {
+    "schemes": PRIVATE,
+    "privacy__epsilon": 2.0,
+    "options": {key: WITH_NOISE[key] for key in ("codedfedl",)},
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [NOISE, {"coding__noise_variance": 1.0}, PRIVATELY, {**PRIVATELY, "privacy__threat_model": "sums-only"}],
+    ids=["noise", "unclipped", "each message", "sums only"],
+)
+def test_every_block_of_a_summary_has_one_epsilon(changes: dict[str, Any]) -> None:
+    for block in several(**changes):
+        statement = block["privacy"]
+        private_updates = any(
+            message["message"] == "updates" and message["mechanism"] != "none" for message in statement["messages"]
+        )
+        if private_updates:
+            assert block["epsilon"] is block["epsilon_features"] is block["epsilon_in_sum"] is None, block["scheme"]
+        else:
+            assert block["epsilon"] == statement["epsilon"], block["scheme"]
+        if statement["epsilon"] is None:
+            assert statement["covers"] == "nothing"
+            continue
+        mechanisms = [
+            {"CodedMechanism": CodedMechanism, "GaussianMechanism": GaussianMechanism}[message.pop("mechanism")](
+                **message
+            )
+            for message in statement["messages"]
+            if message.pop("message") and message["mechanism"] != "none"
+        ]
+        assert statement["epsilon"] == max(statement["devices"])
+        assert statement["epsilon"] == pytest.approx(epsilon_of(mechanisms, statement["delta"]), rel=1e-12)
+        if block["epsilon"] is not None:
+            assert block["epsilon_features"] <= block["epsilon"] >= block["epsilon_in_sum"]
+        if block["scheme"] in ("scfl", "codedfedl") and statement["threat_model"] == "sums only":
+            assert block["epsilon_in_sum"] == block["epsilon"]
+
+
+def test_the_rows_of_all_mini_batches_count() -> None:
+    """CodedFedL's bound is that of SCFL with as many rows."""
+    blocks = {block["scheme"]: block for block in several(schemes=["codedfedl", "scfl"], **NOISE)}
+    coded, whole = blocks["codedfedl"], blocks["scfl"]
+    (message, updates) = coded["privacy"]["messages"]
+    assert message["coded_samples"] == 60
+    assert updates["mechanism"] == "none"
+    for name in ("epsilon", "epsilon_features", "epsilon_in_sum"):
+        assert coded[name] == whole[name]
+    assert coded["mi_dp_bits"] < whole["mi_dp_bits"], "the paper's bound is that of one mini-batch"
+    assert any("mini-batches" in clause for clause in coded["privacy"]["outside"])
+    assert not any("mini-batches" in clause for clause in whole["privacy"]["outside"])
+
+
+def test_in_the_sum_the_noise_of_all_devices_adds_up() -> None:
+    variances = [20.0, 30.0, 40.0, 50.0, 60.0, 0.0]
+    (block,) = several(schemes=["scfl"], **{**NOISE, "coding__noise_variance": variances})
+    in_sum = PrivacyAccountant(
+        coded_samples=60, noise_variance=sum(variances), delta=1e-5, norm_bound=1.0, label_noise_variance=6 * 30.0
+    )
+    assert block["epsilon"] is None, "one device has no noise"
+    assert block["epsilon_in_sum"] == pytest.approx(in_sum.epsilon, rel=1e-9)

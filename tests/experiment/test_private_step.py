@@ -17,7 +17,7 @@ def test_the_step_of_dp_cfl_follows_from_the_coded_data_under_a_privacy_target(
     result = run(config)["dp-cfl"]
     assert result.choice is None
     assert result.scale == scale
-    (coded,) = result.prepared.coded
+    (coded,) = result.prepared.held
     values = np.linalg.svd(coded.features, compute_uv=False) ** 2 / 60
     batch = result.prepared.setting.server_batch_of(60)
     curvature = values[0] + values.sum() * (1 / batch - 1 / 60)

@@ -91,7 +91,7 @@ def test_spectra_are_those_of_the_data_and_of_the_upload(told: Comparison, detai
     found = {tuple(coded["schemes"]): coded for coded in details["spectrum"]["coded"]}
     assert set(found) == {("dp-cfl", "scfl", "scfl-fixed"), ("ccfl",)}
     coded = found["dp-cfl", "scfl", "scfl-fixed"]
-    (data,) = told["scfl"].prepared.coded
+    (data,) = told["scfl"].prepared.held
     rows = data.features.astype(np.float64) / np.sqrt(data.coded_samples)
     expected = np.linalg.svd(rows, compute_uv=False) ** 2
     assert coded["value"] == pytest.approx(expected.tolist(), rel=0, abs=rounding(rows))

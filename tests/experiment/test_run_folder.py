@@ -3,16 +3,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.experiment import Comparison, Config, RunFolder, curves_csv
+from codedfl.experiment import Comparison, Config, RunFolder, curves_csv, run
 from codedfl.identity import identity
 from codedfl.models import Predictor
-from codedfl.training import Evaluation, StepSizeChoice, Trial
+from codedfl.training import Callback, Evaluation, RunProgress, StepSizeChoice, Trial
 from tests.support import folder_contents, small_config
 
 
@@ -71,11 +71,55 @@ def test_an_unused_folder_is_discarded_and_a_used_one_is_not(tmp_path: Path) -> 
     unused = RunFolder.create(tmp_path / "unused", Config())
     unused.discard_unused()
     assert not unused.path.exists()
+    begun = RunFolder.create(tmp_path / "begun", Config())
+    begun.keep_details({})
+    begun.curve("scfl").write_text("scheme,round")
+    begun.discard_unused()
+    assert not begun.path.exists(), "without a checkpoint there is nothing to continue"
     used = RunFolder.create(tmp_path / "used", Config())
+    used.curve("scfl").write_text("scheme,round")
     used.checkpoint("scfl").write_bytes(b"days of work")
     before = folder_contents(used.path)
     used.discard_unused()
     assert folder_contents(used.path) == before
+
+
+@dataclass
+class FailAfter(Callback):
+    """Fails after some rounds, those of all schemes together."""
+
+    rounds: int
+
+    def on_round(self, progress: RunProgress) -> None:  # noqa: ARG002
+        self.rounds -= 1
+        if self.rounds == 0:
+            raise MemoryError
+
+
+def test_a_run_that_fails_at_its_start_leaves_nothing(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", small_config())
+    with pytest.raises(MemoryError):
+        run(folder.config, folder=folder, callbacks=FailAfter(1))
+    assert not folder.path.exists()
+
+
+def test_a_run_that_can_be_continued_stays_and_so_does_one_that_was_reopened(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", small_config(schemes=["fedavg", "scfl"]))
+    with pytest.raises(MemoryError):
+        run(folder.config, folder=folder, callbacks=FailAfter(13))
+    assert folder.checkpoint("fedavg").exists()
+    again = RunFolder.create(tmp_path / "again", small_config())
+    with pytest.raises(MemoryError):
+        run(again.config, folder=RunFolder.reopen(again.path), callbacks=FailAfter(1))
+    assert (again.path / "config.toml").is_file()
+
+
+def test_a_bound_that_a_private_scheme_does_not_take_is_refused_before_another_trains(tmp_path: Path) -> None:
+    config = small_config(schemes=["fedavg", "dp-gd"], privacy__epsilon=4.0, training__model_norm_bound=2.0)
+    folder = RunFolder.create(tmp_path / "run", config)
+    with pytest.raises(InputError, match=r"training\.model_norm_bound = 2 does not apply to dp-gd"):
+        run(config, folder=folder, callbacks=FailAfter(1))
+    assert not folder.path.exists()
 
 
 def test_the_identity_of_a_configuration_depends_on_all_that_changes_results() -> None:

@@ -196,7 +196,7 @@ def test_divergence_is_reported_and_leaves_the_others_alone(comparison: Comparis
 def test_a_bound_on_the_model_keeps_it_finite() -> None:
     bounded = run(small_config(learning_rate__scale=50, training__model_norm_bound=3.0))
     for result in bounded.results:
-        assert np.linalg.norm(result.last_model) <= 3.0 + 1e-5
+        assert np.linalg.norm(result.progress.state.model) <= 3.0 + 1e-5
         assert all(math.isfinite(point.loss) for point in result.curve)
 
 
@@ -264,7 +264,7 @@ def test_the_work_of_the_devices_is_planned_once(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_a_run_resumed_on_another_backend_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codedfl.training._checkpoint.backend", lambda: "abacus")
+    monkeypatch.setattr("codedfl.training.run._checkpoint.backend", lambda: "abacus")
     stopped = run_in(tmp_path / "parts", stop_after=15)
     assert stopped.remarks == ()
     monkeypatch.undo()

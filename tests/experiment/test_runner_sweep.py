@@ -59,12 +59,12 @@ def test_noise_levels() -> None:
     assert quiet["scfl"].final.loss < noisy["scfl"].final.loss
     assert quiet.setting.federation is noisy.setting.federation
     assert quiet.setting.gram is noisy.setting.gram
-    assert quiet["scfl"].prepared.uploaded is quiet["dp-cfl"].prepared.uploaded
+    assert quiet["scfl"].prepared.held is quiet["dp-cfl"].prepared.held
 
 
 def test_draws_of_the_coded_data() -> None:
     first, second, again = check(*(small_config(schemes=SCHEMES, coding__draw=draw) for draw in (0, 1, 1)))
-    assert not np.array_equal(first["scfl"].prepared.coded[0].features, second["scfl"].prepared.coded[0].features)
+    assert not np.array_equal(first["scfl"].prepared.held[0].features, second["scfl"].prepared.held[0].features)
     assert first["fedavg"].progress is second["fedavg"].progress
     assert second["scfl"].progress is again["scfl"].progress
 
@@ -74,7 +74,7 @@ def test_a_draw_changes_the_coded_data_and_nothing_else(encoder: str) -> None:
     runs = [run(small_config(schemes=SCHEMES, coding__draw=draw, coding__encoder=encoder)) for draw in (0, 3)]
     assert np.array_equal(runs[0]["fedavg"].model, runs[1]["fedavg"].model)
     assert runs[0]["scfl"].final.mean_arrivals == runs[1]["scfl"].final.mean_arrivals
-    assert not np.array_equal(runs[0]["scfl"].prepared.coded[0].features, runs[1]["scfl"].prepared.coded[0].features)
+    assert not np.array_equal(runs[0]["scfl"].prepared.held[0].features, runs[1]["scfl"].prepared.held[0].features)
     assert not np.array_equal(runs[0]["scfl"].model, runs[1]["scfl"].model)
 
 

@@ -26,12 +26,12 @@ from codedfl.fleet import (
     expected_batch,
     fastest_deadline,
     optimal_loads,
+    patient_deadline,
     read_trace,
     round_timing,
     write_trace,
 )
 from codedfl.fleet._deadline import CANDIDATES
-from codedfl.private import patient_deadline
 from codedfl.streams import Streams
 
 NAMES = ("a", "b", "c")

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from codedfl.flower import _coordinator
+from codedfl.flower._pace import Pace
 from codedfl.flower._rounds import Rounds
-from tests.flower.support import Clock, digits_config, make_federation, open_clients
+from tests.flower.support import Clock, copy_federation, digits_config, make_federation, open_clients
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +48,18 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def seeded_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let servers sample coded rows as the simulator does with seed 0."""
     monkeypatch.setattr("codedfl.flower._joining.secrets", SimpleNamespace(randbits=lambda bits: 0))  # noqa: ARG005
+
+
+@pytest.fixture
+def parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask every device for a part of its rows that depends on nothing measured."""
+
+    def request(self: Pace, device: int, samples: int, *_: Any) -> int:
+        return int(max(1, self.share[device] * samples // (2 + device)))
+
+    monkeypatch.setattr(Pace, "request", request)
+
+
+@pytest.fixture
+def made(digits: Path, tmp_path: Path) -> Callable[..., Path]:
+    return lambda config, name="federation": copy_federation(digits, tmp_path / name, config)

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codedfl.flower._checks import (
+    MASKED,
     BadMessage,
     checked_answer,
     checked_hello,
@@ -22,6 +23,8 @@ from codedfl.flower._checks import (
     checked_upload,
 )
 from codedfl.flower._packet import Packet
+from codedfl.streams import Streams
+from codedfl.uploads import CodedFactor, CodedRows, Mean, Subspace, Terms, Upload
 
 DIMENSION, OUTPUTS, CODED, RANK = 3, 2, 6, 2
 SAMPLES, BATCH, ROUND = 40, 10, 7
@@ -37,19 +40,28 @@ class Case:
     optional: frozenset[str] = frozenset()
 
 
-def _upload(kind: Any, arrays: Mapping[str, Any], noise_variance: float = 0.5, **more: Any) -> Case:
-    values = {"device": "north", "kind": kind, "coded_samples": CODED, "noise_variance": noise_variance}
+TERMS = Terms(DIMENSION, OUTPUTS, CODED, 1.5, 1.0, Streams(0))
+UPLOADS: dict[str, Upload] = {
+    each.name: each for each in (CodedRows(), CodedFactor(), Subspace(rank=RANK), Mean(curvature="mean"))
+}
+
+
+def _upload(kind: str, arrays: Mapping[str, Any], noise_variance: float = 0.5, **more: Any) -> Case:
+    values: dict[str, Any] = {
+        "device": "north",
+        "kind": kind,
+        "coded_samples": CODED,
+        "noise_variance": noise_variance,
+    }
     return Case(
         f"{kind} upload, noise {noise_variance}",
         lambda packet: checked_upload(
             packet,
             device="north",
-            kind=kind,
-            dimension=DIMENSION,
-            outputs=OUTPUTS,
-            coded_samples=CODED,
+            upload=UPLOADS["rows" if kind == MASKED else kind],
+            terms=TERMS,
             samples=SAMPLES,
-            rank=RANK,
+            masked=kind == MASKED,
         ),
         Packet(arrays, {**values, "label_noise_variance": 0.0, **more}),
     )
@@ -86,7 +98,7 @@ def _cases() -> list[Case]:
         Case(
             "update",
             lambda packet: checked_update(
-                packet, device="north", round=ROUND, dimension=DIMENSION, outputs=OUTPUTS, largest_batch=BATCH
+                packet, device="north", round=ROUND, travels={"update": (DIMENSION, OUTPUTS)}, largest_batch=BATCH
             ),
             Packet({"update": single(DIMENSION, OUTPUTS)}, update),
         ),

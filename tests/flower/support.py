@@ -25,6 +25,7 @@ from codedfl.flower._replay import pooled_setting
 from codedfl.flower._rounds import Rounds
 from codedfl.flower._setup import initialise
 from codedfl.flower._store import ServerStore, state_folder
+from codedfl.privacy import SeededNoise
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
 from codedfl.training import LocalSGD, WalkPlan, train
@@ -89,12 +90,12 @@ class SeededRandomness:
     def __init__(self, seed: int, device: int, purpose: str) -> None:
         self.streams, self.device, self.purpose, self.drawn = Streams(seed), device, purpose, 0
 
-    def encoding(self) -> np.random.Generator:
+    def encoding(self) -> SeededNoise:
         self.drawn += 1
-        return self.streams.at(self.purpose, device=self.device)
+        return SeededNoise(self.streams.at(self.purpose, device=self.device))
 
-    def update(self, round: int) -> np.random.Generator:
-        return self.streams.at("update-noise", device=self.device, round=round)
+    def update(self, round: int) -> SeededNoise:
+        return SeededNoise(self.streams.at("update-noise", device=self.device, round=round))
 
     def batches(self) -> Streams:
         return self.streams
@@ -228,6 +229,12 @@ def kill_at(count: int, tamper: Tamper | None = None) -> Tamper:
         return reply if tamper is None else tamper(device, kind, request, reply)
 
     return kill
+
+
+def missing(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet | None:
+    """Lose updates by a rule, so that devices arrive in different shares of the rounds."""
+    lost = kind == "train" and int(str(request.values["round"])) % (2 + NAMES.index(device)) == 1
+    return None if lost else reply
 
 
 class Clock:

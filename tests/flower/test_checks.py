@@ -11,14 +11,13 @@ from codedfl.flower._checks import (
     BadMessage,
     Hello,
     ReceivedUpdate,
-    ReceivedUpload,
     bounded,
     checked_answer,
     checked_hello,
-    checked_upload,
     typical_norm,
 )
 from codedfl.flower._packet import Packet
+from codedfl.uploads import Received
 from tests.flower.fuzz_checks import (
     BATCH,
     CASES,
@@ -177,9 +176,7 @@ def test_the_order_in_memory_does_not_matter(case: Case) -> None:
     for name, array in case.valid.arrays.items():
         for same in (np.asfortranarray(array), np.repeat(array, 2, 0)[::2], array[::-1].copy()[::-1]):
             result: Any = case.check(with_array(case.valid, name, same))
-            arrays = {"update": result.update} if isinstance(result, ReceivedUpdate) else result.arrays
-            expected = {"update": plain.update} if isinstance(plain, ReceivedUpdate) else plain.arrays
-            assert arrays[name].tobytes() == expected[name].tobytes()
+            assert result.arrays[name].tobytes() == plain.arrays[name].tobytes()
 
 
 def test_what_is_returned_is_not_changed_by_the_sender_afterwards() -> None:
@@ -187,11 +184,11 @@ def test_what_is_returned_is_not_changed_by_the_sender_afterwards() -> None:
     given = case.valid.arrays["update"].copy()
     result = case.check(with_array(case.valid, "update", given))
     assert isinstance(result, ReceivedUpdate)
-    before = result.update.copy()
+    before = result.arrays["update"].copy()
     given[...] = np.nan
-    assert np.array_equal(result.update, before)
+    assert np.array_equal(result.arrays["update"], before)
     with pytest.raises(ValueError, match="read-only"):
-        result.update[0, 0] = 1
+        result.arrays["update"][0, 0] = 1
 
 
 def test_the_numbers_of_a_hello_are_returned() -> None:
@@ -214,14 +211,14 @@ def test_the_numbers_of_a_hello_are_returned() -> None:
 def test_the_numbers_of_an_upload_are_returned() -> None:
     noisy = BY_NAME["subspace upload, noise 0.5"]
     result = noisy.check(with_value(noisy.valid, "label_noise_variance", 2))
-    assert isinstance(result, ReceivedUpload)
+    assert isinstance(result, Received)
     assert (result.kind, result.noise_variance, result.label_noise_variance, result.rows) == ("subspace", 0.5, 2.0, 1)
     assert set(result.arrays) == {"products", "label_products", "energy"}
     for name, array in noisy.valid.arrays.items():
         assert np.array_equal(result.arrays[name], array)
     rows = BY_NAME["rows upload, noise 0.5"]
     received = rows.check(rows.valid)
-    assert isinstance(received, ReceivedUpload)
+    assert isinstance(received, Received)
     assert (received.kind, received.rows) == ("rows", 0)
 
 
@@ -281,20 +278,6 @@ def test_a_masked_upload_may_hold_any_words() -> None:
     case = BY_NAME["masked upload, noise 0.5"]
     features = np.full((CODED, DIMENSION), 2**64 - 1, np.uint64)
     assert assert_sound(case, with_array(case.valid, "features", features))
-
-
-def test_an_unknown_kind_is_an_error_of_the_server() -> None:
-    with pytest.raises(ValueError, match="no kind of upload 'statistics'") as caught:
-        checked_upload(
-            Packet(),
-            device="north",
-            kind="statistics",  # type: ignore[arg-type]
-            dimension=1,
-            outputs=1,
-            coded_samples=1,
-            samples=1,
-        )
-    assert not isinstance(caught.value, BadMessage)
 
 
 def test_the_byte_strings_of_an_answer_are_returned() -> None:

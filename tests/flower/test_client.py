@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from codedfl.errors import InputError
 from codedfl.flower._client import Client
@@ -20,6 +21,7 @@ from codedfl.flower._packet import Packet
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray, IntArray
 from tests.flower.support import Killed, SeededRandomness, change_client, copy_federation, digits_config, purpose_of
+from tests.logistic import logistic
 
 ROUNDOFF = 2.0**-24
 """Of float32: the largest relative error of one operation."""
@@ -117,6 +119,19 @@ def test_its_update_is_that_of_the_paper(digits: Path, tmp_path: Path) -> None:
         "round": 5,
         "batch_size": 40,
     }
+
+
+def test_its_steps_are_on_the_loss_of_the_scheme(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codedfl.flower._client.make_scheme", lambda *_: logistic("fedavg"))
+    client = opened(copy_federation(digits, tmp_path / "f", FEDAVG), FEDAVG, "east")
+    X, Y = (array.astype(np.float64) for array in (client.rows.features, client.rows.labels))
+    expected = 2 * X.T @ (softmax(X @ MODEL.astype(np.float64), axis=1) - Y)
+    asked = training(client, MODEL, batch_size=len(X), step_size=1e-12)  # two steps from the same place
+    update = client.answer("train", asked).arrays["update"]
+    # Sums of l and of d terms in single precision, relative to the sum of their sizes.
+    error = 2 * (len(X) + X.shape[1]) * 2 * ROUNDOFF * (np.abs(X).T @ (1 + np.abs(X) @ np.abs(MODEL)))
+    assert (np.abs(update - expected) <= error).all()
+    assert error.max() < 1e-2 * np.abs(expected).max(), "the bound is tight enough to tell"
 
 
 def test_a_walk_goes_on_through_all_rows_from_round_to_round(digits: Path, tmp_path: Path) -> None:

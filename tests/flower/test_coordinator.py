@@ -12,10 +12,10 @@ from codedfl.errors import InputError
 from codedfl.flower._client import Client
 from codedfl.flower._exchange import Kind
 from codedfl.flower._federation_config import FederationConfig
-from codedfl.flower._pace import Pace
 from codedfl.flower._packet import Packet
 from codedfl.flower._rounds import Rounds
 from codedfl.flower._store import ServerStore, state_folder
+from codedfl.training import record_arrays
 from tests.flower.support import (
     NAMES,
     InProcess,
@@ -27,6 +27,7 @@ from tests.flower.support import (
     digits_config,
     events,
     kill_at,
+    missing,
     open_clients,
     purpose_of,
     run,
@@ -58,27 +59,6 @@ CONFIGS = {
     "one-shot": config("one-shot"),
     "one-shot, rows": config("one-shot", {"upload": "rows"}),
 }
-
-
-def missing(device: str, kind: Kind, request: Packet, reply: Packet) -> Packet | None:
-    """Lose updates by a rule, so that devices arrive in different shares of the rounds."""
-    lost = kind == "train" and int(str(request.values["round"])) % (2 + NAMES.index(device)) == 1
-    return None if lost else reply
-
-
-@pytest.fixture
-def parts_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask every device for a part of its rows that depends on nothing measured."""
-
-    def request(self: Pace, device: int, samples: int, *_: Any) -> int:
-        return int(max(1, self.share[device] * samples // (2 + device)))
-
-    monkeypatch.setattr(Pace, "request", request)
-
-
-@pytest.fixture
-def made(digits: Path, tmp_path: Path) -> Callable[..., Path]:
-    return lambda config, name="federation": copy_federation(digits, tmp_path / name, config)
 
 
 # One algorithm, two runtimes -------------------------------------------------------------------------------------------
@@ -159,7 +139,7 @@ def test_the_learning_rate_of_coded_data_does_not_count_the_noise(made: Callable
     given = digits_config(scheme="scfl", coding={"noise_variance": 5.0}, training={"rounds": 1})
     folder = made(given)
     rounds = run(folder, open_clients(folder, "coding"))
-    (coded,) = rounds.prepared.coded
+    (coded,) = rounds.prepared.held
     eigenvalues = np.linalg.eigvalsh(coded.features.T.astype(np.float64) @ coded.features / 200)
     assert coded.noise_variance == 20.0
     assert rounds.learning_rate.initial == pytest.approx(0.25 / (eigenvalues[-1] - 20.0), rel=1e-5)
@@ -178,8 +158,9 @@ def draws(*processes: dict[str, Client]) -> list[int]:
 
 
 def assert_same_end(one: Rounds, other: Rounds) -> None:
-    for name, value in vars(one.state).items():
-        np.testing.assert_array_equal(getattr(other.state, name), value, err_msg=name)
+    ended = record_arrays("state", other.state)
+    for name, value in record_arrays("state", one.state).items():
+        np.testing.assert_array_equal(ended[name], value, err_msg=name)
     assert other.arrivals.rounds == one.arrivals.rounds
     for name, array in one.arrivals.arrays().items():
         np.testing.assert_array_equal(other.arrivals.arrays()[name], array)

@@ -257,7 +257,7 @@ def test_a_masked_upload_survives_the_death_of_a_device(tmp_path: Path) -> None:
         config, folder = federation.config, federation.folder
         rows = {name: load_rows(folder / "devices" / name / "data.csv", config) for name in NAMES}
         setting = pooled_setting(config, rows, load_rows(folder / "test.csv", config))
-        (expected,) = make_scheme("scfl").prepare(setting).coded
+        (expected,) = make_scheme("scfl").prepare(setting).held
         held = ServerStore(state_folder(folder)).upload("sum").arrays["features"]
         # Four devices in fixed point with 24 binary digits, and float32 on both sides.
         largest = float(np.abs(expected.features).max())

@@ -16,7 +16,8 @@ from codedfl.flower._masked_device import masking_terms, read_roster
 from codedfl.flower._packet import Packet
 from codedfl.flower._rounds import Rounds
 from codedfl.flower._store import ServerStore, state_folder
-from codedfl.flower._uploads import UploadTask, make_upload
+from codedfl.flower._uploads import UploadTask
+from codedfl.privacy import SeededNoise
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
 from tests.flower.fuzz_checks import with_value
@@ -55,8 +56,8 @@ def plain(clients: dict[str, Client], name: str) -> dict[str, FloatArray]:
     """The coded data of a device as nobody but itself has it."""
     task = UploadTask.of(config())
     assert task is not None
-    rng = Streams(0).at("coding", device=NAMES.index(name))
-    return make_upload(task, clients[name].rows, 0.01, 0.0, rng)
+    noise = SeededNoise(Streams(0).at("coding", device=NAMES.index(name)), 0.01)
+    return task.upload.draw(task.terms, clients[name].rows, noise)
 
 
 def assert_is_the_sum(folder: Path, clients: dict[str, Client], names: tuple[str, ...]) -> None:
@@ -98,7 +99,7 @@ def test_the_server_holds_the_sum(folder: Path) -> None:
     rounds = run(folder, clients)
     assert uploading(rounds) == NAMES
     assert_is_the_sum(folder, clients, NAMES)
-    (coded,) = rounds.prepared.coded
+    (coded,) = rounds.prepared.held
     np.testing.assert_array_equal(coded.features, ServerStore(state_folder(folder)).upload("sum").arrays["features"])
     assert rounds.prepared.setting.code.noise_variance.tolist() == [0.01] * 4
     assert coded.noise_variance == pytest.approx(0.04, rel=1e-15)
@@ -111,7 +112,7 @@ def test_each_device_may_have_noise_of_its_own(folder: Path) -> None:
     change_client(folder, "east", "# noise_variance =", "noise_variance = 0.5")
     rounds = run(folder, open_clients(folder, "coding"))
     assert rounds.prepared.setting.code.noise_variance.tolist() == [0.01, 0.5, 0.01, 0.01]
-    assert rounds.prepared.coded[0].noise_variance == pytest.approx(0.53, rel=1e-15)
+    assert rounds.prepared.held[0].noise_variance == pytest.approx(0.53, rel=1e-15)
 
 
 @pytest.mark.parametrize("phase", mostly_slow(PHASES, "masked", "unmask"))

@@ -13,7 +13,7 @@ from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._private_budget import check_private_release, mean_multiplier, mean_noise_variance
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.privacy import gaussian_epsilon
-from tests.flower.configs import CLASSIFICATION, CLIENT, federation
+from tests.flower.configs import CLASSIFICATION, CLIENT, federation, total_epsilon
 
 EPSILON, DELTA = 2.0, 1e-5
 
@@ -104,7 +104,7 @@ def test_what_was_agreed_on_can_be_used_up_and_no_more(ledger: ReleaseLedger) ->
     for number in range(8):
         check_private_release(device(), private(), ledger, each)
         released(ledger, each, digest=f"{number:064x}")
-    assert ledger.total_epsilon(DELTA) == pytest.approx(EPSILON, rel=1e-6)
+    assert total_epsilon(ledger, DELTA) == pytest.approx(EPSILON, rel=1e-6)
     with pytest.raises(
         InputError, match=r"epsilon = 2\.1.* would be above privacy\.epsilon = 2 of federation.toml"
     ) as no:

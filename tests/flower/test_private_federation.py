@@ -19,9 +19,9 @@ from codedfl.flower._packet import Packet
 from codedfl.flower._private_budget import mean_multiplier
 from codedfl.flower._store import state_folder
 from codedfl.models import Predictor
-from codedfl.privacy import gaussian_epsilon, gaussian_mu
-from codedfl.private import PrivateCurvature
+from codedfl.privacy import gaussian_epsilon, gaussian_mu, rounding_delta
 from codedfl.typing import FloatArray
+from codedfl.uploads import PrivateCurvature
 from tests.flower.support import (
     NAMES,
     InProcess,
@@ -95,13 +95,13 @@ def test_the_mean_is_the_sum_of_what_devices_send(made: Callable[..., Path]) -> 
     folder = made(WITH_MEAN)
     clients = open_clients(folder, "mean")
     rounds = run(folder, clients)
-    (held,) = rounds.prepared.uploaded
+    held = rounds.prepared.held
     assert isinstance(held, PrivateCurvature)
     bound = WITH_MEAN.clip_norm
     assert bound == 1.0
     deviation = mean_multiplier(WITH_MEAN) * bound
     X = np.vstack([np.asarray(clients[name].rows.features, np.float64) for name in NAMES])
-    draws = np.sum([clients[name].randomness.encoding().standard_normal(50) for name in NAMES], axis=0)
+    draws = np.sum([clients[name].randomness.encoding().rng.standard_normal(50) for name in NAMES], axis=0)
     # Noise of four devices, so twice the deviation.
     known = reference.with_mean(X, bound, 2 * deviation, draws / 2, 0.3)
     assert held.row_norm == pytest.approx(known.row_norm, rel=1e-9)
@@ -153,18 +153,20 @@ def test_a_regression_around_a_typical_target_is_that_of_the_simulator(made: Cal
 def test_ledgers_add_up_to_the_target_and_the_summary_says_so(made: Callable[..., Path]) -> None:
     folder = made(WITH_MEAN)
     clients = open_clients(folder)
-    run(folder, clients)
+    rounds = run(folder, clients)
     require_within_target(clients)
     summary = json.loads((folder / "results" / "summary.json").read_text())
     statement = summary["privacy"]
-    told = {name: statement[name] for name in ("covers", "delta", "threat_model", "adjacency")}
+    told = {name: statement[name] for name in ("covers", "threat_model", "adjacency")}
     assert told == {
         "covers": "everything",
-        "delta": DELTA,
         "threat_model": "each message",
         "adjacency": "one sample more or less",
     }
     assert statement["epsilon"] == pytest.approx(EPSILON, rel=1e-6)
+    columns, numbers = WITH_MEAN.dimension, WITH_MEAN.dimension * WITH_MEAN.outputs
+    rounding = rounding_delta(columns, 0.0, EPSILON) + rounds.state.round * rounding_delta(numbers, 0.0, EPSILON)
+    assert statement["delta"] - DELTA == pytest.approx(rounding, rel=1e-4)
     assert statement["devices"] == {name: pytest.approx(epsilon_of(clients[name]), rel=1e-9) for name in NAMES}
     assert [message["message"] for message in statement["messages"]] == ["mean of the features", "updates"]
     model = Predictor.load(folder / "results" / "model.safetensors")

@@ -9,20 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from codedfl.coding import Rows
+from codedfl.coding import Geometry, Rows
 from codedfl.errors import InputError
 from codedfl.flower._packet import Packet
 from codedfl.flower._private_update import (
     FARTHEST,
     PrivateRequest,
     computation_error,
-    geometry_arrays,
-    is_private,
     make_private_update,
     requested_private_train,
 )
-from codedfl.flower._randomness import UploadGenerator
-from codedfl.training import Geometry
+from codedfl.privacy import ExactNoise, SeededNoise
 from codedfl.typing import FloatArray
 from tests.flower.support import digits_config
 from tests.reference.private_descent import clipped_sum, shrinking
@@ -52,25 +49,20 @@ def request(clip_norm: float = 0.3, noise_multiplier: float = 1e-9, model: Float
     return PrivateRequest(model, 3, clip_norm, noise_multiplier, GEOMETRY)
 
 
-class Silent(np.random.Generator):
-    """Draws zeros, as a simulator without noise would."""
+class Silence(SeededNoise):
+    """Adds nothing, as a simulator without noise would."""
 
-    def __init__(self) -> None:
-        super().__init__(np.random.Philox(0))
-
-    def standard_normal(self, size: Any = None, *_: Any) -> Any:  # type: ignore[override]
-        return np.zeros(size)
+    def added(self, values: FloatArray, deviation: float, **_: float) -> FloatArray:  # noqa: ARG002
+        return values
 
 
-class Seeded(UploadGenerator):
-    """A device's generator, with bytes from a seed."""
+def silent() -> SeededNoise:
+    return Silence(np.random.default_rng(0))
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(np.random.Philox(seed))
-        self.source = np.random.default_rng(seed)
 
-    def random_bytes(self, size: int) -> bytes:
-        return self.source.bytes(size)
+def seeded(seed: int) -> ExactNoise:
+    """A device's noise, with bytes from a seed."""
+    return ExactNoise(np.random.Generator(np.random.Philox(seed)), random_bytes=np.random.default_rng(seed).bytes)
 
 
 def transcribed(data: Rows, asked: PrivateRequest, *, softmax: bool = True) -> FloatArray:
@@ -86,7 +78,7 @@ def transcribed(data: Rows, asked: PrivateRequest, *, softmax: bool = True) -> F
 def test_it_is_the_transcription_sample_by_sample(config: Any) -> None:
     data, asked = rows(), request()
     expected = transcribed(data, asked, softmax=config is CONFIG)
-    sent = make_private_update(data, asked, config, Silent())
+    sent = make_private_update(data, asked, config, silent())
     assert sent.dtype == np.float32
     # One rounding to float32, of numbers that float64 has to 1e-12.
     assert (np.abs(sent - expected) <= 2.0**-24 * np.abs(expected) + 1e-12).all()
@@ -95,14 +87,14 @@ def test_it_is_the_transcription_sample_by_sample(config: Any) -> None:
 
 
 def test_many_rows_are_added_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = make_private_update(rows(), request(), CONFIG, Silent())
+    whole = make_private_update(rows(), request(), CONFIG, silent())
     monkeypatch.setattr("codedfl.flower._private_update.BLOCK_ROWS", 7)
-    np.testing.assert_allclose(make_private_update(rows(), request(), CONFIG, Silent()), whole, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(make_private_update(rows(), request(), CONFIG, silent()), whole, rtol=1e-6, atol=1e-9)
 
 
 def test_simulators_noise_has_the_stated_deviation() -> None:
     asked = request(noise_multiplier=5.0)
-    sent = make_private_update(rows(), asked, CONFIG, np.random.default_rng(8))
+    sent = make_private_update(rows(), asked, CONFIG, SeededNoise(np.random.default_rng(8)))
     noise = 5.0 * 0.3 * np.random.default_rng(8).standard_normal((D, OUTPUTS))
     np.testing.assert_allclose(sent, transcribed(rows(), asked) + noise, rtol=1e-6, atol=1e-6)
 
@@ -111,7 +103,7 @@ def test_simulators_noise_has_the_stated_deviation() -> None:
 def test_noise_on_a_device_is_normal_with_the_stated_deviation(clip_norm: float, noise_multiplier: float) -> None:
     asked = request(clip_norm, noise_multiplier)
     expected = transcribed(rows(), asked)
-    sent = [make_private_update(rows(), asked, CONFIG, Seeded(seed)).astype(np.float64) for seed in range(20)]
+    sent = [make_private_update(rows(), asked, CONFIG, seeded(seed)).astype(np.float64) for seed in range(20)]
     noise = np.array([(each - expected).ravel() for each in sent]).ravel() / (clip_norm * noise_multiplier)
     assert stats.kstest(noise, "norm").pvalue > 1e-6
     # Five standard errors of a standard deviation.
@@ -123,7 +115,7 @@ def test_one_sample_changes_it_by_the_clip_norm_at_most(seed: int, scale: float,
     data, asked = rows(seed, 20, scale), request(clip_norm)
     rest = np.delete(np.arange(20), which)
     without = Rows(data.features[rest], data.labels[rest])
-    both = [make_private_update(each, asked, CONFIG, Silent()).astype(np.float64) for each in (data, without)]
+    both = [make_private_update(each, asked, CONFIG, silent()).astype(np.float64) for each in (data, without)]
     rounding = 2.0**-24 * sum(float(np.linalg.norm(each)) for each in both)
     assert np.linalg.norm(both[0] - both[1]) <= clip_norm + rounding + 1e-9
 
@@ -134,7 +126,7 @@ def test_rows_that_lie_far_out_are_scaled_down_to_a_public_norm() -> None:
     far = FARTHEST * BOUND
     assert (norms > far).all()
     config = CONFIG.model_copy(update={"coding": CONFIG.coding.model_copy(update={"clip_norm": BOUND})})
-    sent = make_private_update(data, request(), config, Silent())
+    sent = make_private_update(data, request(), config, silent())
     expected = transcribed(Rows(far * data.features / norms, data.labels), request())
     np.testing.assert_allclose(sent, expected, rtol=1e-5, atol=1e-6)
 
@@ -160,8 +152,8 @@ def test_errors_of_float64_are_within_the_bound(clip_norm: float, size: float, m
         captured.append(values)
         return values
 
-    monkeypatch.setattr("codedfl.flower._private_update.gaussian_noise_on_grid", capture)
-    make_private_update(data, asked, CONFIG, Seeded(0))
+    monkeypatch.setattr("codedfl.privacy._noise.gaussian_noise_on_grid", capture)
+    make_private_update(data, asked, CONFIG, seeded(0))
     error = float(np.sqrt(((captured[0] - exact) ** 2).sum()))
     assert CONFIG.clip_norm is not None
     bound = computation_error(300, D, OUTPUTS, FARTHEST * CONFIG.clip_norm, float(np.linalg.norm(asked.model)), 1.0)
@@ -175,9 +167,9 @@ def test_the_noise_is_raised_for_rounding(monkeypatch: pytest.MonkeyPatch) -> No
         told.update(deviation=deviation, sensitivity=sensitivity, **others)
         return values
 
-    monkeypatch.setattr("codedfl.flower._private_update.gaussian_noise_on_grid", remember)
+    monkeypatch.setattr("codedfl.privacy._noise.gaussian_noise_on_grid", remember)
     asked = request(0.3, 5.0)
-    make_private_update(rows(), asked, CONFIG, Seeded(0))
+    make_private_update(rows(), asked, CONFIG, seeded(0))
     assert (told["deviation"], told["sensitivity"]) == (pytest.approx(1.5), 0.3)
     assert CONFIG.clip_norm is not None
     expected = computation_error(SAMPLES, D, OUTPUTS, 10 * CONFIG.clip_norm, float(np.linalg.norm(asked.model)), 1.0)
@@ -197,7 +189,7 @@ def test_targets_of_a_regression_are_clipped_to_their_bound() -> None:
     asked = request(0.9, model=rng.standard_normal((D, 1)).astype(np.float32))
     assert (np.abs(data.labels) > 1.5).mean() > 0.5
     expected = transcribed(Rows(data.features, np.clip(data.labels, -1.5, 1.5)), asked, softmax=False)
-    np.testing.assert_allclose(make_private_update(data, asked, config, Silent()), expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(make_private_update(data, asked, config, silent()), expected, rtol=1e-6, atol=1e-9)
 
 
 # What it refuses -------------------------------------------------------------------------------------------------------
@@ -205,7 +197,7 @@ def test_targets_of_a_regression_are_clipped_to_their_bound() -> None:
 
 def packet(**changes: Any) -> Packet:
     geometry = Geometry((direction(),), (np.array([0.3]),))
-    arrays: dict[str, Any] = {"model": np.zeros((D, OUTPUTS), np.float32), **geometry_arrays(geometry, D)}
+    arrays: dict[str, Any] = {"model": np.zeros((D, OUTPUTS), np.float32), **geometry.arrays(D)}
     values: dict[str, Any] = {"round": 2, "clip_norm": 0.5, "noise_multiplier": 4.0}
     for name, change in changes.items():
         (arrays if name in ("model", "directions", "factors") else values)[name] = change
@@ -223,7 +215,7 @@ def test_a_request_is_read_as_it_was_sent() -> None:
 
 
 def test_a_request_without_a_geometry_is_one_in_the_coordinates_of_the_data() -> None:
-    asked = requested_private_train(packet(**geometry_arrays(Geometry(), D)), CONFIG)
+    asked = requested_private_train(packet(**Geometry().arrays(D)), CONFIG)
     assert asked.geometry == Geometry()
 
 
@@ -267,9 +259,4 @@ def test_a_request_that_makes_no_sense_is_refused(changes: dict[str, Any], sente
 def test_what_float64_cannot_compute_is_refused(largest: float, clip_norm: float, noise_multiplier: float) -> None:
     asked = request(clip_norm, noise_multiplier, model=np.full((D, OUTPUTS), largest, np.float32))
     with np.errstate(all="ignore"), pytest.raises(InputError):
-        make_private_update(rows(), asked, CONFIG, Seeded(0))
-
-
-def test_which_schemes_are_private() -> None:
-    assert is_private(CONFIG)
-    assert not is_private(digits_config(scheme="scfl"))
+        make_private_update(rows(), asked, CONFIG, seeded(0))

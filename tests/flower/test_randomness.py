@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness, UploadGenerator
+from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness
 from codedfl.flower._vault import Vault
 from codedfl.identity import identity
+from codedfl.privacy import ExactNoise
 from codedfl.streams import Streams
 
 
@@ -19,7 +20,7 @@ def randomness(tmp_path: Path) -> DeviceRandomness:
 
 
 def test_every_upload_has_a_generator_of_its_own(randomness: DeviceRandomness) -> None:
-    draws = {randomness.encoding().bytes(32) for _ in range(100)}
+    draws = {randomness.encoding().rng.bytes(32) for _ in range(100)}
     assert len(draws) == 100
 
 
@@ -33,29 +34,27 @@ def test_a_generator_has_384_bits_of_the_operating_system(
         return bytes(range(size))
 
     monkeypatch.setattr("secrets.token_bytes", token_bytes)
-    state = randomness.encoding().bit_generator.state["state"]
+    state = randomness.encoding().rng.bit_generator.state["state"]
     assert asked == [48]
     assert state["key"].tobytes() + state["counter"].tobytes() == bytes(range(48))
 
 
-def test_noise_is_made_of_bytes_of_the_operating_system(
-    randomness: DeviceRandomness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    generator = randomness.encoding()
-    assert isinstance(generator, UploadGenerator)
-    before = generator.bit_generator.state["state"]["counter"].tolist()
-    monkeypatch.setattr(os, "urandom", lambda size: b"\x07" * size)
-    assert generator.random_bytes(5) == b"\x07" * 5
-    assert generator.bit_generator.state["state"]["counter"].tolist() == before
+def test_noise_is_made_of_bytes_of_the_operating_system(randomness: DeviceRandomness) -> None:
+    noise = randomness.encoding()
+    assert isinstance(noise, ExactNoise)
+    assert noise.random_bytes is os.urandom
+    before = noise.rng.bit_generator.state["state"]["counter"].tolist()
+    assert noise.added(np.zeros(5), 1.0).any()
+    assert noise.rng.bit_generator.state["state"]["counter"].tolist() == before
 
 
 def test_generators_are_stored_nowhere(randomness: DeviceRandomness, tmp_path: Path) -> None:
-    randomness.encoding().random()
+    randomness.encoding().rng.random()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_draws_are_standard_normal(randomness: DeviceRandomness) -> None:
-    draws = randomness.encoding().standard_normal(100_000)
+    draws = randomness.encoding().rng.standard_normal(100_000)
     # Six standard errors, since the seed cannot be fixed: a failure every 500 million runs.
     assert abs(draws.mean()) < 6 / np.sqrt(draws.size)
     assert abs(draws.var() - 1) < 6 * np.sqrt(2 / draws.size)
@@ -78,13 +77,13 @@ def test_batches_are_the_streams_of_their_seed(randomness: DeviceRandomness) -> 
 
 
 def test_no_seed_is_shown(randomness: DeviceRandomness, caplog: pytest.LogCaptureFixture) -> None:
-    streams, generator = randomness.batches(), randomness.encoding()
+    streams, noise = randomness.batches(), randomness.encoding()
     with caplog.at_level(logging.INFO):
         logging.getLogger("device").info(
-            "%s %r %s %r %r %s", randomness, randomness, streams, streams, streams.child("inner"), generator
+            "%s %r %s %r %r %s", randomness, randomness, streams, streams, streams.child("inner"), noise
         )
     assert "OperatingSystemRandomness()" in caplog.text
     assert str(streams.seed) not in caplog.text
     assert str(streams.child("inner").seed) not in caplog.text
-    for word in generator.bit_generator.state["state"]["key"].tolist():
+    for word in noise.rng.bit_generator.state["state"]["key"].tolist():
         assert str(word) not in caplog.text

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from codedfl.errors import InputError
 from codedfl.flower._release_ledger import LedgerEntry, ReleaseLedger
 from codedfl.privacy import gaussian_epsilon
+from tests.flower.configs import total_epsilon
 
 
 def digest(text: str) -> str:
@@ -84,7 +85,7 @@ def test_an_upload_sent_again_is_a_repeat(path: Path) -> None:
     ledger = ReleaseLedger(path)
     assert [entry.kind for entry in ledger] == ["upload", "repeat", "repeat"]
     assert ledger.uploads() == ("c0de",)
-    assert ledger.total_epsilon() == 2.0
+    assert total_epsilon(ledger) == 2.0
 
 
 def test_an_upload_drawn_again_is_another_one(path: Path) -> None:
@@ -98,14 +99,14 @@ def test_an_upload_drawn_again_is_another_one(path: Path) -> None:
 
 def test_losses_add_up_and_one_that_is_unknown_spoils_the_sum(path: Path) -> None:
     ledger = ReleaseLedger(path)
-    assert ledger.total_epsilon() == 0.0
+    assert total_epsilon(ledger) == 0.0
     append(ledger, "upload", "coded", key="c0de", epsilon=1.5)
     append(ledger, "answer", epsilon=0.0)
     append(ledger, "evaluation", epsilon=0.25)
-    assert ledger.total_epsilon() == 1.75
+    assert total_epsilon(ledger) == 1.75
     append(ledger, "update", round=0)
     for each in (ledger, ReleaseLedger(path)):
-        assert each.total_epsilon() is None
+        assert total_epsilon(each) is None
         assert each.upload_epsilon() == 1.5
     append(ledger, "upload", "another", key="beef", epsilon=float("inf"))
     assert ledger.upload_epsilon() is None
@@ -123,14 +124,14 @@ def test_gaussian_releases_compose_and_repeats_of_them_cost_nothing(path: Path) 
         assert each.gaussian_mu("others") == 0.0
         for delta in (1e-5, 1e-9):
             expected = 0.25 + gaussian_epsilon(each.gaussian_mu(), delta)
-            assert each.total_epsilon(delta) == each.upload_epsilon(delta) == pytest.approx(expected)
+            assert total_epsilon(each, delta) == each.upload_epsilon(delta) == pytest.approx(expected)
         assert each.has("update", "beef1", digest("round 1"))
         assert not each.has("update", "beef1", digest("round 0"))
         assert not each.has("upload", "beef1", digest("round 1"))
         assert each.updates() == 2
         assert (each.other_epsilon("wards"), each.other_epsilon("others"), each.other_epsilon()) == (0.25, 0.0, 0.25)
     append(ledger, "update", "in the clear", round=2)
-    assert ledger.total_epsilon() is None
+    assert total_epsilon(ledger) is None
 
 
 def test_lines_of_earlier_versions_are_read(path: Path) -> None:
@@ -146,7 +147,7 @@ def test_lines_of_earlier_versions_are_read(path: Path) -> None:
     path.write_bytes(b"".join(lines))
     ledger = ReleaseLedger(path)
     assert [entry.mu for entry in ledger] == [None, None]
-    assert (ledger.total_epsilon(), ledger.gaussian_mu()) == (1.0, 0.0)
+    assert (total_epsilon(ledger), ledger.gaussian_mu()) == (1.0, 0.0)
     append(ledger)
     assert len(ReleaseLedger(path)) == 3
 
@@ -361,7 +362,7 @@ def test_whatever_is_appended_verifies(releases: list[tuple[dict[str, Any], bool
             name: value for name, value in release.items() if name != "kind"
         }
     new = [entry.epsilon for entry in entries if entry.kind != "repeat"]
-    total = opened.total_epsilon()
+    total = total_epsilon(opened)
     assert total is None if None in new else total == pytest.approx(sum(value for value in new if value is not None))
     assert (opened.updates(), opened.uploads()) == (ledger.updates(), ledger.uploads())
     assert opened.updates() == sum(entry.kind == "update" for entry in entries)

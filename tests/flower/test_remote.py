@@ -7,8 +7,9 @@ import pytest
 
 from codedfl.errors import InputError
 from codedfl.flower._remote import remote_setting
+from codedfl.setting import Setting
 from codedfl.streams import Streams
-from codedfl.training import Evaluator, Setting
+from codedfl.training import Evaluator
 from tests.flower.support import NAMES, digits_config
 
 

@@ -35,7 +35,7 @@ def test_a_request_to_train_is_read() -> None:
     asked = requested_train(packet(), CONFIG)
     assert (asked.round, asked.batch_size, asked.local_steps, asked.step_size) == (3, 20, 2, 0.5)
     assert (asked.sampling, asked.stride) == ("bernoulli", 20)
-    np.testing.assert_array_equal(asked.model, MODEL)
+    np.testing.assert_array_equal(asked.sent["model"], MODEL)
 
 
 def test_the_steps_are_those_of_the_scheme_where_it_fixes_them() -> None:

@@ -15,6 +15,7 @@ from codedfl.flower._packet import Packet
 from codedfl.flower._results import picture, write_results
 from codedfl.flower._rounds import Rounds
 from codedfl.models import Predictor
+from codedfl.privacy import rounding_delta
 from tests.flower.support import NAMES, copy_federation, digits_config, digits_split, open_clients, run
 
 CONFIG = digits_config(scheme="ccfl", training={"rounds": 5, "evaluate_every": 2})
@@ -131,3 +132,18 @@ def test_a_picture_needs_neither_rounds_nor_scores(digits: Path, tmp_path: Path,
     folder = copy_federation(digits, tmp_path / "federation", given)
     rounds = run(folder, open_clients(folder, "coding-factor"))
     assert picture(given, rounds).startswith(b"\x89PNG\r\n")
+
+
+def test_the_ledger_of_a_device_and_the_guarantee_of_the_federation_agree(digits: Path, tmp_path: Path) -> None:
+    """Rounding is part of the delta that is stated, and the same object is in the summary and in the model."""
+    coding = {"noise_variance": 400.0, "label_noise_variance": 300.0, "clip_norm": 1.5}
+    folder = copy_federation(digits, tmp_path / "federation", digits_config(scheme="one-shot", coding=coding))
+    clients = open_clients(folder)
+    run(folder, clients)
+    privacy = json.loads((folder / "results" / "summary.json").read_text())["privacy"]
+    assert privacy["covers"] == "everything"
+    for name, client in clients.items():
+        assert privacy["devices"][name] == pytest.approx(client.ledger.upload_epsilon(), rel=1e-12)
+    largest = rounding_delta(50 * 60 // 2, 1e-6, privacy["epsilon"])
+    assert 1e-5 < privacy["delta"] < 1e-5 + largest
+    assert Predictor.load(folder / "results" / "model.safetensors").privacy == privacy

@@ -17,18 +17,18 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.flower._checks import ReceivedUpload, UploadKind
 from codedfl.flower._store import Checkpoint, ServerStore
+from codedfl.uploads import Received
 from tests.support import folder_contents, refusal_of
 
 ARRAYS = {"state.model": np.arange(6.0).reshape(3, 2), "values": np.array(7), "checksum": np.ones(2, np.float32)}
 VALUES: dict[str, Any] = {"rate": 0.1, "names": ["a", "b"], "standing": {"a": {"late": 3}}, "loss": float("inf")}
 
 
-def upload(kind: UploadKind = "rows", seed: int = 0) -> ReceivedUpload:
+def upload(kind: str = "rows", seed: int = 0) -> Received:
     rng = np.random.default_rng(seed)
     arrays = {"features": rng.standard_normal((6, 3), np.float32), "labels": rng.standard_normal((6, 2), np.float32)}
-    return ReceivedUpload(kind, arrays, 0.25, 0.0, 5)
+    return Received(arrays, 0.25, 0.0, 5, kind)
 
 
 def loaded(store: ServerStore) -> Checkpoint:
@@ -285,7 +285,7 @@ def test_a_write_that_the_system_refuses_leaves_everything_as_it_was(tmp_path: P
     before = folder_contents(tmp_path)
     with at_most(size):
         sentence = refusal_of(lambda: store.save(9, {"model": np.zeros(100_000)}, {}))
-        again = refusal_of(lambda: store.put_upload("north", ReceivedUpload("rows", {"x": np.zeros(100_000)}, 0, 0)))
+        again = refusal_of(lambda: store.put_upload("north", Received({"x": np.zeros(100_000)}, kind="rows")))
     assert sentence == (
         f"'{tmp_path / 'checkpoint-9.npz'}' cannot be written (File too large): free space on its disk or make its folder"
         " writable, then resume; nothing that was written before is lost."
@@ -384,7 +384,7 @@ def test_uploads_come_in_the_order_of_names_and_are_read_one_at_a_time(
     read: list[str] = []
     single = ServerStore.upload
 
-    def noted(self: ServerStore, device: str) -> ReceivedUpload:
+    def noted(self: ServerStore, device: str) -> Received:
         read.append(device)
         return single(self, device)
 
@@ -417,8 +417,8 @@ def test_the_upload_of_one_device_is_not_taken_for_that_of_another(tmp_path: Pat
 
 def test_an_upload_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     store = ServerStore(tmp_path)
-    store.put_upload("north", upload("statistics"))  # type: ignore[arg-type]
-    assert "there is no kind of upload 'statistics'" in refusal_of(lambda: store.upload("north"))
+    store.put_upload("north", upload("stat"))
+    assert "there is no kind of upload 'stat'" in refusal_of(lambda: store.upload("north"))
 
 
 # Events and status

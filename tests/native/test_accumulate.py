@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl.training._kernel import MOST_OUTPUTS
+from codedfl.training.engine._kernel import MOST_OUTPUTS
 from codedfl.typing import FloatArray, IntArray
 from tests.gradients import gradient, gradient_by_numpy, kernel_suits
 from tests.native.needs import needs_kernel

@@ -14,7 +14,7 @@ from codedfl import native
 from codedfl.native import _library as library
 from codedfl.native import build
 from codedfl.streams import Streams
-from codedfl.training._sampling import sample_batches
+from codedfl.training.engine._sampling import sample_batches
 from tests.gradients import gradient
 from tests.native.needs import needs_kernel
 

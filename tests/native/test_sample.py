@@ -7,7 +7,7 @@ import pytest
 
 from codedfl.streams import MAX_SEED, Streams
 from codedfl.training import bernoulli_batches
-from codedfl.training._sampling import Batch, sample_batches
+from codedfl.training.engine._sampling import Batch, sample_batches
 from codedfl.typing import IntArray
 from tests.gradients import gradient
 from tests.native.needs import needs_kernel

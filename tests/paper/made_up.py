@@ -16,7 +16,7 @@ from codedfl.experiment import Config
 from codedfl.paper import Cache, Executor, Figure, Outcomes, Reproduction, Scope, reproduce
 from codedfl.paper._attack import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
 from codedfl.paper._jobs import Task
-from codedfl.paper._runs import Point, Record, Run, run_of
+from codedfl.paper._runs import FigureRun, Point, Record, run_of
 from codedfl.paper._setups import DIGITS
 from codedfl.paper._tables import Row
 from codedfl.training import StepSizeChoice, Trial
@@ -33,16 +33,16 @@ SMALL: dict[str, Any] = {
 
 TWO_SEEDS = Scope(quick=True, seeds=(0, 1))
 
-World = Callable[[Run], float]
+World = Callable[[FigureRun], float]
 """The accuracy of every run."""
 
 
-def small_run(series: str = "SCFL", x: float = 0.0, **changes: Any) -> Run:
+def small_run(series: str = "SCFL", x: float = 0.0, **changes: Any) -> FigureRun:
     """Return a run that takes a tenth of a second."""
     return run_of(DIGITS, series, x, **{**SMALL, **changes})
 
 
-def without_wall_time(outcomes: Outcomes) -> dict[Run, tuple[Record, ...]]:
+def without_wall_time(outcomes: Outcomes) -> dict[FigureRun, tuple[Record, ...]]:
     """Return the records without what no two runs have in common."""
     return {run: tuple(replace(r, wall_time_s=0.0) for r in own) for run, own in outcomes.records.items()}
 
@@ -95,7 +95,7 @@ class MadeUp(Executor):
     def expect(self, *_: object) -> float:
         return 0.0
 
-    def run(self, runs: Sequence[Run], scope: Scope) -> Outcomes:
+    def run(self, runs: Sequence[FigureRun], scope: Scope) -> Outcomes:
         choice = StepSizeChoice(0.5, (Trial(0.25, 0.8, 1.0), Trial(0.5, 0.9, 0.5), Trial(1.0, -math.inf, math.inf)))
         return Outcomes(
             scope.seeds,
@@ -146,13 +146,13 @@ class MadeUp(Executor):
         return rows
 
 
-def _luck(run: Run, seed: int) -> float:
+def _luck(run: FigureRun, seed: int) -> float:
     """Return what the seed adds: up to 0.0001, the same every time."""
     return 1e-4 * crc32(f"{run.panel} {run.series} {run.x} {seed}".encode()) / 2**32
 
 
 @cache
-def _runs(figure: Figure, scope: Scope) -> Sequence[Run]:
+def _runs(figure: Figure, scope: Scope) -> Sequence[FigureRun]:
     """Return the runs of a figure, stated once for all worlds."""
     return figure.runs(scope)
 

@@ -15,7 +15,7 @@ from codedfl.paper import _jobs as jobs_module
 from codedfl.paper._cache import content_key
 from codedfl.paper._executor import PROGRESS_TASK, require_data
 from codedfl.paper._jobs import Task
-from codedfl.paper._runs import Record, Run, run_of, with_scale, with_seed
+from codedfl.paper._runs import FigureRun, Record, run_of, with_scale, with_seed
 from codedfl.paper._setups import CIFAR10, MNIST
 from codedfl.progress import Progress
 from codedfl.training import StepSizeChoice, Trial
@@ -212,7 +212,7 @@ def test_what_must_be_repeated_is_added_to_the_total(tmp_path: Path) -> None:
     assert diary.total == pytest.approx(diary.done) == pytest.approx(3 * before)
 
 
-def choose(cache: Cache, run: Run, scale: float) -> None:
+def choose(cache: Cache, run: FigureRun, scale: float) -> None:
     """Put a choice of the step size where the search would put it."""
     trials = tuple(Trial(candidate, 0.5, 1.0) for candidate in run.config.learning_rate.grid)
     cache.put(content_key("tune", with_seed(run.config, 0)), asdict(StepSizeChoice(scale, trials)))

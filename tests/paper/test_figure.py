@@ -13,7 +13,7 @@ from codedfl.paper._fig_incentive import HALF
 from codedfl.paper._fig_tau import GOOD
 from codedfl.paper._figure import points_table, steps_table
 from codedfl.paper._overhead import OVERHEAD, runs
-from codedfl.paper._runs import Run
+from codedfl.paper._runs import FigureRun
 from codedfl.paper._setups import CIFAR10, MNIST
 from codedfl.paper._table_lambda import TABLE_LAMBDA, lambda_rows
 from codedfl.paper._table_schemes import PRINTED, TABLE_SCHEMES
@@ -38,32 +38,32 @@ RANKS = {
 }
 
 
-def convergence(run: Run) -> float:
+def convergence(run: FigureRun) -> float:
     return RANKS[run.series]
 
 
-def tradeoff(run: Run) -> float:
+def tradeoff(run: FigureRun) -> float:
     """Accuracy rises with the budget, on CIFAR-10 up to a budget of 8."""
     budget = min(run.x, 8.01) if run.panel == "cifar10" else run.x
     return RANKS[run.series] - 0.02 * (10 - budget)
 
 
-def tau(run: Run) -> float:
+def tau(run: FigureRun) -> float:
     """Accuracy is best with three local steps, and beyond them worse in the poor channel."""
     return 0.88 if run.x == 1 else 0.92 - (0.01 if run.series == GOOD else 0.02) * (run.x - 3)
 
 
-def stragglers(run: Run) -> float:
+def stragglers(run: FigureRun) -> float:
     loss = {"SCFL": 0.02, "FedAvg": 0.1, "CodedFedL": 0.2, "DP-CFL": 0.0}[run.series]
     return {**RANKS, "DP-CFL": 0.8}[run.series] - loss * run.x
 
 
-def coded_samples(run: Run) -> float:
+def coded_samples(run: FigureRun) -> float:
     few = run.config.coding.coded_samples
     return 0.95 - run.config.fleet.straggler_ratio * 100 / few
 
 
-def incentive(run: Run) -> float:
+def incentive(run: FigureRun) -> float:
     """The contract is better than the game, and than nothing from a reward of 100, above all with many stragglers."""
     at_100 = {"SCFL, contract": 0.92, "SCFL, Stackelberg": 0.88, "no incentive (FedAvg)": 0.90}[run.series]
     if run.series == "no incentive (FedAvg)":
@@ -161,7 +161,7 @@ def test_where_the_paper_is_right_its_claims_are_confirmed(name: str, scope: Sco
 def test_where_everything_is_upside_down_no_claim_is_confirmed(name: str, scope: Scope) -> None:
     """Two things that are alike are so upside down as well, so there the accuracies are far apart."""
 
-    def upside_down(run: Run) -> float:
+    def upside_down(run: FigureRun) -> float:
         return 1 - WORLDS[name](run) + (0.05 if run.series == "FedAvg" and name == "fig-convergence" else 0.0)
 
     done = made_up(FIGURES[name], scope, upside_down, protection=-0.3)

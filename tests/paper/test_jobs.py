@@ -204,7 +204,7 @@ def test_limits_are_measured_where_the_mean_update_vanishes() -> None:
             hessian += p[device] * X.T @ X
             target += p[device] * X.T @ Y
         if name != "fedavg":
-            (coded,) = prepared.coded
+            (coded,) = prepared.held
             X, Y, share = coded.features.astype(float), coded.labels.astype(float), {"scfl": 0.5, "dp-cfl": 1.0}[name]
             made_up_for = coded.noise_variance * np.eye(20) if name == "scfl" else 0.0
             hessian += share * (X.T @ X / 400 - made_up_for)

@@ -12,7 +12,7 @@ from codedfl.paper._claims import rising
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._report import QUICK_ONLY, report, verdicts_markdown
 from codedfl.paper._reproduce import all_outcomes
-from codedfl.paper._runs import Run
+from codedfl.paper._runs import FigureRun
 from codedfl.paper._summary import summary_markdown
 from codedfl.paper._tables import Tables, column
 from tests.paper.made_up import TWO_SEEDS, made_up, small_run
@@ -21,7 +21,7 @@ from tests.support import folder_contents
 FILES = {"points.csv", "summary.csv", "step-sizes.csv", "figure.png", "figure.svg", "outcomes.json"}
 
 
-def two_runs(_: Scope) -> list[Run]:
+def two_runs(_: Scope) -> list[FigureRun]:
     return [small_run("SCFL", x, coding__noise_variance=noise) for x, noise in ((1.0, 50.0), (2.0, 0.1))]
 
 

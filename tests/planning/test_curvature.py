@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from codedfl.config import load_config
-from codedfl.curvature import CurvatureCoded
 from codedfl.experiment import build_experiment
 from codedfl.planning._curvature import DECAY, LEFT_AT_F, damping_of, flow, noise_norm, predicted_seconds, seconds_of
 from codedfl.planning._folds import make_folds
-from codedfl.schemes import make_scheme
+from codedfl.schemes import CurvatureCoded, make_scheme
 
 
 def ccfl(**options: object) -> CurvatureCoded:
@@ -34,7 +33,7 @@ def test_the_predicted_damping_is_near_that_of_a_sketch() -> None:
 def test_the_noise_of_sketches_is_that_of_the_drawn_ones() -> None:
     setting = build_experiment(load_config(overrides={"coding.noise_variance": 3.0})).setting
     scheme = ccfl(noise=True)
-    assert noise_norm(scheme, setting) == pytest.approx(scheme.prepare(setting).sketch.noise_norm)
+    assert noise_norm(scheme, setting) == pytest.approx(scheme.prepare(setting).held.noise_norm)
     assert noise_norm(ccfl(), setting) == 0.0
 
 

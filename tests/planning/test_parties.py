@@ -7,13 +7,13 @@ import pytest
 
 from codedfl.planning._parties import Attended, DeviceShare, ServerShare, uncovered_share
 from codedfl.schemes import make_scheme
-from codedfl.training import Setting
+from codedfl.setting import Setting
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 
 def share_of(name: str, setting: Setting) -> tuple[DeviceShare, Attended]:
     scheme = make_scheme(name, {"mini_batches": 2} if name == "codedfedl" else None)
-    plan = scheme.device.plan(setting)
+    plan = scheme.plan(setting)
     attended = Attended.of(plan.arrivals, setting.federation.samples.astype(float))
     return DeviceShare.of(scheme, plan, setting, attended), attended
 
@@ -54,11 +54,11 @@ def test_what_devices_remove_is_exact_if_their_data_is_alike() -> None:
 def test_what_the_server_removes() -> None:
     setting = make_setting()
     scheme = make_scheme("scfl")
-    server = ServerShare.of(scheme, scheme.device.plan(setting), setting)
+    server = ServerShare.of(scheme, scheme.plan(setting), setting)
     assert server is not None
     assert server.moved(np.array([0.3])) == pytest.approx(0.5 * (1 - 0.7**2))
     assert server.batch_noise == pytest.approx(2 * 0.25 * (1 / 8 - 1 / 20))
-    assert ServerShare.of(make_scheme("fedavg"), scheme.device.plan(setting), setting) is None
+    assert ServerShare.of(make_scheme("fedavg"), scheme.plan(setting), setting) is None
 
 
 def test_sampling_noise_agrees_with_sampled_gradients() -> None:
@@ -80,7 +80,7 @@ def test_sampling_noise_agrees_with_sampled_gradients() -> None:
 def test_parity_data_stands_for_what_devices_fail_to_cover() -> None:
     everybody = make_setting(power_dbm=ALWAYS_DBM)
     scheme = make_scheme("cfl-fb")
-    plan = scheme.device.plan(everybody)
+    plan = scheme.plan(everybody)
     share, _ = share_of("cfl-fb", everybody)
     # Whoever surely arrives leaves only rows beyond its load, or none.
     assert uncovered_share(plan, everybody) == pytest.approx(1.0 - float(share.weight @ share.shares))

@@ -23,7 +23,7 @@ def training_of(name: str) -> tuple[Training, float]:
     given = {"fleet.transmit_power_dbm": (15.0, 25.0), "coding.noise_variance": 0.01}
     setting = build_experiment(load_config(overrides=given)).setting
     scheme = make_scheme(name)
-    plan = scheme.device.plan(setting)
+    plan = scheme.plan(setting)
     fold = Fold(setting.federation, setting.gram, 0)
     attended = Attended.of(plan.arrivals, setting.federation.samples.astype(float))
     return _training(Situation(scheme, setting, plan, attended, [fold], (0.5,)), fold), setting.gram.smoothness

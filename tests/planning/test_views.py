@@ -10,8 +10,8 @@ import pytest
 from codedfl.coding import Gram
 from codedfl.planning._folds import Fold
 from codedfl.planning._views import CodedMoments, coded_view, plain_view
+from codedfl.setting import Setting
 from codedfl.theory import coded_limit_point, limit_point
-from codedfl.training import Setting
 from tests.problems import make_federation, make_setting
 
 

@@ -16,16 +16,14 @@ from codedfl.privacy import (
     CodedMechanism,
     GaussianMechanism,
     Mechanism,
-    delta_of,
     epsilon_of,
     exact_epsilon,
     gaussian_epsilon,
-    log_delta,
 )
-from codedfl.privacy._account import _composed, _epsilon_for_delta, _self_composed, _slack
+from codedfl.privacy._account import _composed, _epsilon_for_delta, _renyi_epsilon, _self_composed, _slack
+from codedfl.privacy._gaussian import log_gaussian_delta
 from codedfl.privacy._loss_pmf import Direction, gaussian_loss, pmf_of
 from codedfl.privacy._mechanisms import merge
-from codedfl.privacy._renyi_account import renyi_epsilon, renyi_log_delta
 from tests.reference.privacy_losses import Matrix, coded_losses, delta_from_losses, sampled_gaussian_losses
 
 MIXED: tuple[Mechanism, ...] = (CodedMechanism(100, 0.02), GaussianMechanism(8.0, 3), GaussianMechanism(2.0, 20, 0.05))
@@ -35,47 +33,47 @@ def sampled_losses(mechanisms: Sequence[Mechanism], direction: str, draws: int, 
     """The sum of the losses of all releases."""
     total = np.zeros(draws)
     for mechanism in mechanisms:
-        for _ in range(mechanism.count):
-            if isinstance(mechanism, CodedMechanism):
-                total += coded_losses(mechanism.coded_samples, mechanism.signal_to_noise, direction, draws, rng)
-            else:
+        if isinstance(mechanism, CodedMechanism):
+            total += coded_losses(mechanism.coded_samples, mechanism.signal_to_noise, direction, draws, rng)
+        else:
+            for _ in range(mechanism.count):
                 total += sampled_gaussian_losses(
                     mechanism.noise_multiplier, mechanism.sampling_rate, direction, draws, rng
                 )
     return total
 
 
-def assert_monte_carlo_agrees(mechanisms: Sequence[Mechanism], epsilons: Sequence[float], draws: int) -> None:
-    """Delta is the larger of both directions, within 4 standard errors, plus 0.2% for the pessimistic grid."""
+def assert_monte_carlo_agrees(mechanisms: Sequence[Mechanism], deltas: Sequence[float], draws: int) -> None:
+    """At epsilon, the larger delta of both directions is the one asked for, within 4 standard errors, and 0.2% for the grid."""
     rng = np.random.default_rng(20)
     losses = {direction: sampled_losses(mechanisms, direction, draws, rng) for direction in ("remove", "add")}
-    for epsilon in epsilons:
-        estimates = [delta_from_losses(values, epsilon) for values in losses.values()]
+    for delta in deltas:
+        found = epsilon_of(mechanisms, delta)
+        estimates = [delta_from_losses(values, found) for values in losses.values()]
         mean, error = max(estimates)
-        found = delta_of(mechanisms, epsilon)
         assert mean > 20 * error, "the test has power"
-        assert mean - 4 * error <= found <= mean * 1.002 + 4 * error
+        assert mean - 4 * error <= delta <= mean * 1.002 + 4 * error
 
 
 CASES: dict[str, tuple[tuple[Mechanism, ...], tuple[float, ...]]] = {
-    "Gaussian": ((GaussianMechanism(1.0),), (0.0, 1.0)),
-    "Gaussians": ((GaussianMechanism(3.0, 5), GaussianMechanism(2.0)), (0.5, 1.5)),
-    "sampled": ((GaussianMechanism(0.8, 1, 0.2),), (0.1, 0.5)),
-    "sampled often": ((GaussianMechanism(1.0, 10, 0.1),), (0.2, 1.0)),
-    "coded": ((CodedMechanism(50, 0.2),), (0.5, 2.0)),
-    "coded twice": ((CodedMechanism(50, 0.1), CodedMechanism(20, 0.3)), (0.5, 2.0)),
-    "mixed": (MIXED, (0.1, 0.5)),
+    "Gaussian": ((GaussianMechanism(1.0),), (0.38, 0.127)),
+    "Gaussians": ((GaussianMechanism(3.0, 5), GaussianMechanism(2.0)), (0.2, 0.035)),
+    "sampled": ((GaussianMechanism(0.8, 1, 0.2),), (0.07, 0.028)),
+    "sampled often": ((GaussianMechanism(1.0, 10, 0.1),), (0.083, 0.007)),
+    "coded": ((CodedMechanism(50, 0.2),), (0.21, 0.025)),
+    "coded twice": ((CodedMechanism(50, 0.1), CodedMechanism(20, 0.3)), (0.23, 0.035)),
+    "mixed": (MIXED, (0.074, 0.0062)),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_delta_agrees_with_monte_carlo(name: str) -> None:
+def test_epsilon_agrees_with_monte_carlo(name: str) -> None:
     assert_monte_carlo_agrees(*CASES[name], draws=40_000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_delta_agrees_with_much_monte_carlo(name: str) -> None:
+def test_epsilon_agrees_with_much_monte_carlo(name: str) -> None:
     assert_monte_carlo_agrees(*CASES[name], draws=400_000)
 
 
@@ -94,9 +92,8 @@ def test_full_batches_and_a_single_upload_are_exact() -> None:
     for delta in (1e-2, 1e-5, 1e-100):
         mechanisms = [GaussianMechanism(4.0, 10), GaussianMechanism(2.0, 3)]
         assert epsilon_of(mechanisms, delta) == gaussian_epsilon(math.sqrt(10 / 16 + 3 / 4), delta)
-        assert epsilon_of([CodedMechanism(100, 0.1, 3)], delta) == exact_epsilon(delta, 300, 0.1)
-    assert delta_of([CodedMechanism(100, 0.1)], 2.0) == math.exp(log_delta(2.0, 100, 0.1))
-    assert delta_of([GaussianMechanism(1.0)], 1.0) == pytest.approx(0.126936737507)  # Phi(-1/2) - e Phi(-3/2)
+        assert epsilon_of([CodedMechanism(100, 0.1)] * 3, delta) == exact_epsilon(delta, 300, 0.1)
+    assert epsilon_of([GaussianMechanism(1.0)], 0.126936737507) == pytest.approx(1.0)  # Phi(-1/2) - e Phi(-3/2)
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8])
@@ -117,7 +114,7 @@ def test_rounding_of_the_transforms_stays_within_its_slack(count: int) -> None:
     pmf = _self_composed(pmf_of(gaussian_loss(step, 1e-26), 2.0 ** math.floor(math.log2(0.02 * step))), count)
     slack = _slack(merge([GaussianMechanism(1.0, count, 0.5)]))
     for epsilon in np.linspace(1.0, 9.0, 17):
-        exact = delta_of([GaussianMechanism(1.0)], float(epsilon))
+        exact = math.exp(float(log_gaussian_delta(1.0, np.array(epsilon))))
         assert pmf.get_delta_for_epsilon(float(epsilon)) >= exact - slack
 
 
@@ -141,9 +138,8 @@ def test_it_is_tighter_than_renyi_and_never_above_it() -> None:
         [CodedMechanism(100, 0.02), GaussianMechanism(4.0)],
     ]
     for mechanisms in cases:
-        bound = renyi_epsilon(merge(mechanisms), 1e-5)
+        bound = _renyi_epsilon(merge(mechanisms), 1e-5)
         assert 0.5 * bound < epsilon_of(mechanisms, 1e-5) < 0.99 * bound
-        assert delta_of(mechanisms, 1.0) <= math.exp(renyi_log_delta(merge(mechanisms), 1.0))
 
 
 def test_renyi_bounds_are_those_of_dp_accounting() -> None:
@@ -153,18 +149,14 @@ def test_renyi_bounds_are_those_of_dp_accounting() -> None:
     orders = [float(order) for order in range(2, 65)]
     theirs = dp_accounting.rdp.RdpAccountant(orders).compose(event, 1000).get_epsilon(1e-5)
     merged = merge([GaussianMechanism(0.9, 1000, 0.01)])
-    assert renyi_epsilon(merged, 1e-5) == pytest.approx(theirs, rel=0.01)
-    epsilon = renyi_epsilon(merged, 1e-5)
-    assert renyi_log_delta(merged, epsilon) == pytest.approx(math.log(1e-5), rel=1e-9)
+    assert _renyi_epsilon(merged, 1e-5) == pytest.approx(theirs, rel=0.01)
 
 
 def test_nothing_and_no_noise() -> None:
     assert epsilon_of([], 1e-5) == 0.0
-    assert delta_of([], 0.0) == 0.0
     assert epsilon_of([GaussianMechanism(math.inf, 10), CodedMechanism(10, 0.0)], 1e-5) == 0.0
     for bare in (GaussianMechanism(0.0), GaussianMechanism(0.0, 3, 0.1), CodedMechanism(10, math.inf)):
         assert epsilon_of([*MIXED, bare], 1e-5) == math.inf
-        assert delta_of([*MIXED, bare], 100.0) == 1.0
 
 
 def test_order_does_not_matter() -> None:
@@ -187,16 +179,12 @@ def test_more_noise_fewer_releases_and_smaller_batches_reveal_less() -> None:
     assert epsilon_of([GaussianMechanism(1.0, 100, 0.04)], 1e-5) < base
     assert epsilon_of([GaussianMechanism(1.0, 100, 0.05)], 1e-4) < base
     assert epsilon_of([GaussianMechanism(1.0, 100, 0.05), CodedMechanism(10, 0.01)], 1e-5) > base
-    assert delta_of([GaussianMechanism(1.0, 100, 0.05)], base) == pytest.approx(1e-5, rel=1e-6)
 
 
 def test_bad_numbers_are_refused() -> None:
     for delta in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(InputError, match=r"^delta = "):
             epsilon_of(MIXED, delta)
-    for epsilon in (-1.0, math.nan, math.inf):
-        with pytest.raises(InputError, match=r"^epsilon = "):
-            delta_of(MIXED, epsilon)
 
 
 @pytest.mark.slow
@@ -216,14 +204,12 @@ def test_extremes_lie_between_a_part_and_a_plain_bound(
     mechanisms: list[Mechanism] = [GaussianMechanism(noise, count, rate), *uploads]
     found = epsilon_of(mechanisms, delta)
     assert found >= epsilon_of(uploads, delta) * (1 - 1e-6) - 1e-12
-    assert found <= renyi_epsilon(merge(mechanisms), delta)
+    assert found <= _renyi_epsilon(merge(mechanisms), delta)
     if delta < rate:
         # One release: delta(ln(1 + q (e^t - 1))) = q delta_Gauss(t).
         alone = gaussian_epsilon(1 / noise, delta / rate) if delta / rate < 1 else 0.0
         once = math.log1p(rate * math.expm1(alone)) if alone < 700 else alone + math.log(rate)
         assert found >= once * (1 - 1e-6) - 1e-9
-    if found < 1e4:
-        assert delta_of(mechanisms, found) <= delta * (1 + 1e-3) + 2 * _slack(merge(mechanisms))
 
 
 def test_losses_that_cannot_be_indexed_leave_the_plain_bound() -> None:

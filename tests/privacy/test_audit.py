@@ -9,14 +9,14 @@ import pytest
 
 from codedfl.coding import Rows, encode
 from codedfl.errors import InputError
-from codedfl.privacy import DeviceAudit, PrivacyAccountant, Upload, audit_device, mi_dp_of_device
+from codedfl.privacy import AuditedUpload, DeviceAudit, PrivacyAccountant, audit_device, mi_dp_of_device
 from codedfl.privacy._audit import LITTLE_PRIVACY
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-0.4, 0.4, (60, 5))
 TWO_CLASSES = np.eye(3)[[0] * 25 + [2] * 35]
 ONE_CLASS = np.eye(3)[[1] * 60]
-SAFE = Upload(
+SAFE = AuditedUpload(
     coded_samples=50,
     noise_variance=400.0,
     label_noise_variance=400.0,

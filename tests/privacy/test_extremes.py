@@ -14,8 +14,8 @@ from scipy import stats
 from codedfl.errors import InputError
 from codedfl.privacy import (
     Adjacency,
+    AuditedUpload,
     PrivacyAccountant,
-    Upload,
     audit_device,
     epsilon_from_renyi,
     exact_epsilon,
@@ -136,7 +136,7 @@ def test_renyi_of_any_size(c: int, ratio: float, order: float, delta: float, adj
 @pytest.mark.parametrize(("scale", "noise"), [(1.0, 1e300), (1.0, 1e-300), (1e200, 1.0), (1e-200, 1.0), (1e-200, 0.0)])
 def test_an_audit_of_extreme_data_answers_or_refuses(scale: float, noise: float) -> None:
     X, Y = scale * np.random.default_rng(0).uniform(-1, 1, (30, 4)), np.eye(2)[[0, 1] * 15]
-    upload = Upload(50, noise, noise, None, noise, noise)
+    upload = AuditedUpload(50, noise, noise, None, noise, noise)
     refusal = ""
     try:
         audit = audit_device("phone", X, Y, upload, classification=True, rng=np.random.default_rng(1))

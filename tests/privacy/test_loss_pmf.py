@@ -5,12 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from codedfl.privacy._loss_pmf import Direction, Loss, coded_loss, gaussian_loss, masses, pmf_of, sampled_loss, support
+from codedfl.privacy._loss_pmf import (
+    Direction,
+    PrivacyLoss,
+    coded_loss,
+    gaussian_loss,
+    masses,
+    pmf_of,
+    sampled_loss,
+    support,
+)
 
 TAIL = 1e-20
 
 
-def some_losses(direction: Direction) -> list[Loss]:
+def some_losses(direction: Direction) -> list[PrivacyLoss]:
     return [
         gaussian_loss(0.7, TAIL),
         sampled_loss(0.8, 0.1, 1, direction, TAIL),

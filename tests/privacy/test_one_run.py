@@ -14,13 +14,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from codedfl.errors import InputError
-from codedfl.privacy import _one_run, gaussian_epsilon
-from codedfl.privacy._one_run import audit_scores, epsilon_lower_bound, one_run_p_value
-from codedfl.privacy._one_run_gaussian import gaussian_mu_lower_bound
+from codedfl.privacy import _one_run, audit_scores, epsilon_lower_bound, gaussian_epsilon, gaussian_mu_lower_bound
 from codedfl.typing import BoolArray, FloatArray
 from tests.reference import one_run as reference
 
 DELTA = 1e-5
+
+
+def one_run_p_value(guesses: int, correct: int, canaries: int, epsilon: float, delta: float) -> float:
+    """The p-value that a lower bound inverts."""
+    return math.exp(min(_one_run._log_p_value(guesses, correct, canaries, delta)(epsilon), 0.0))
 
 
 def coins(count: int, rng: np.random.Generator) -> BoolArray:
@@ -319,5 +322,3 @@ def test_bad_input_is_refused() -> None:
         epsilon_lower_bound(10, 11, 20, DELTA)
     with pytest.raises(InputError, match=r"^correct = -1"):
         gaussian_mu_lower_bound(10, -1, 20)
-    with pytest.raises(InputError, match=r"^epsilon = -1"):
-        one_run_p_value(10, 5, 20, -1.0, DELTA)

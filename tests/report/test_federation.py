@@ -4,11 +4,14 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
+from codedfl._plain import plain
+from codedfl.privacy import GaussianMechanism, Release, guarantee_of
 from codedfl.report import read_runs, render_page
 
 
-def finish(folder: Path) -> None:
+def finish(folder: Path, privacy: dict[str, Any] | None = None) -> None:
     """Write what the server writes at the end."""
     results = folder / "results"
     results.mkdir()
@@ -25,7 +28,7 @@ def finish(folder: Path) -> None:
     ]
     summary = {
         **{"federation": "wards", "scheme": "ccfl", "rounds": 3, "seconds": 5.0, "metric": "accuracy", "score": 0.8},
-        **{"mean_arrivals": 4 / 3, "devices": devices},
+        **{"mean_arrivals": 4 / 3, "devices": devices, "privacy": privacy},
     }
     (results / "summary.json").write_text(json.dumps(summary))
     (folder / "server/state/status.json").write_text(json.dumps({"phase": "completed", "round": 3}))
@@ -54,6 +57,30 @@ def test_a_completed_federation(federation: Path) -> None:
     page = render_page([record])
     assert "Excluded: south" in page
     assert "<strong>north</strong>: uploads without noise" in page
+
+
+def test_the_guarantee_of_a_completed_federation_is_on_its_page(federation: Path) -> None:
+    upload = Release("subspace sketch", GaussianMechanism(4.0))
+    late = Release("updates", GaussianMechanism(8.0), upload=False)
+    guarantee = guarantee_of([(upload, late), (upload,)], 1e-5, outside=["noise is as the devices declared it"])
+    finish(federation, guarantee.as_dict(["north", "south"]))
+    (record,) = read_runs([federation])
+    assert record.schemes[0]["privacy"] == guarantee.as_dict()
+    page = render_page([record])
+    assert "everything that devices send" in page
+    assert "each message" in page
+    assert "noise is as the devices declared it" in page
+    assert "MI-DP" not in page
+    for epsilon in guarantee.devices:
+        assert f">{epsilon:.4g}<" in page or f">{epsilon:.3g}<" in page
+    assert "<strong>north</strong>: uploads without noise" in page
+
+
+def test_a_federation_without_a_bound_says_so(federation: Path) -> None:
+    clear = Release("updates", None, upload=False)
+    finish(federation, plain(guarantee_of([(clear,), (clear,)], 1e-5).as_dict(["north", "south"])))
+    page = render_page(read_runs([federation]))
+    assert "<strong>ccfl</strong>: nothing bounds what devices reveal" in page
 
 
 def test_its_results_alone_suffice(federation: Path, tmp_path: Path) -> None:

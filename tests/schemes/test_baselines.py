@@ -35,7 +35,7 @@ def test_momentum_is_the_recursion_that_it_says() -> None:
         visited.append(W)
         velocity = 0.8 * velocity + X.T @ (X @ W - Y)
         W = W - 0.003 * velocity
-    np.testing.assert_allclose(result.last_model, W, rtol=1e-12)
+    np.testing.assert_allclose(result.progress.state.model, W, rtol=1e-12)
     np.testing.assert_allclose(result.model, np.mean(visited, axis=0), rtol=1e-12)
 
 
@@ -79,7 +79,7 @@ def test_fed3r_charges_every_device_and_the_solution() -> None:
 
 
 def test_fed3r_refuses_more_features_than_it_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codedfl.training._statistics.LARGEST_GRAM", 4)
+    monkeypatch.setattr("codedfl.uploads._statistics.LARGEST_GRAM", 4)
     with pytest.raises(InputError, match=r"features\.dimension = 3 is too large"):
         fed3r().prepare(make_setting())
 
@@ -88,8 +88,8 @@ def test_fed3r_refuses_more_features_than_it_can_hold(monkeypatch: pytest.Monkey
 def test_one_shot_solves_from_the_coded_data_alone(kind: Any) -> None:
     setting = make_setting(coded_samples=20, noise_variance=0.3)
     prepared = one_shot(upload=kind, ridge_share=0.1).prepare(setting)
-    (coded,) = prepared.coded
-    assert np.array_equal(coded.features, scfl(upload=kind).prepare(setting).coded[0].features)
+    (coded,) = prepared.held
+    assert np.array_equal(coded.features, scfl(upload=kind).prepare(setting).held[0].features)
     np.testing.assert_allclose(solved(prepared).model, coded_solution(coded, 0.1), rtol=1e-12)
 
 

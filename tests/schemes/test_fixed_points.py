@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from codedfl.schemes import dp_cfl, scfl
-from codedfl.training import LearningRate, Setting, train
+from codedfl.setting import Setting
+from codedfl.training import LearningRate, train
 from codedfl.typing import FloatArray
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
@@ -33,7 +34,7 @@ def normal_equations(setting: Setting) -> tuple[FloatArray, FloatArray]:
 def test_dp_cfl_tends_to_the_least_squares_solution_of_the_coded_data() -> None:
     setting = quiet_setting()
     prepared = dp_cfl().prepare(setting)
-    coded = prepared.coded[0]
+    coded = prepared.held[0]
     result = train(prepared, LearningRate.relative(0.5, setting.gram.smoothness), 1500, evaluate_every=1500)
     expected = np.linalg.lstsq(coded.features, coded.labels, rcond=None)[0]
     np.testing.assert_allclose(result.model, expected, rtol=1e-6)
@@ -51,7 +52,7 @@ def test_the_fixed_point_of_dp_cfl_is_ridge_with_the_noise_as_penalty() -> None:
     ridge = np.linalg.solve(H + 0.3 * np.eye(3), q)  # three devices with variance 0.1 each
     points = []
     for seed in range(60):
-        coded = dp_cfl().prepare(quiet_setting(seed, coded_samples=20_000)).coded[0]
+        coded = dp_cfl().prepare(quiet_setting(seed, coded_samples=20_000)).held[0]
         points.append(np.linalg.lstsq(coded.features, coded.labels, rcond=None)[0])
     error = np.std(points, axis=0, ddof=1) / np.sqrt(len(points))
     off = np.abs(np.mean(points, axis=0) - ridge) / error
@@ -65,12 +66,12 @@ def test_scfl_tends_to_the_mean_of_data_and_coded_data_not_to_the_optimum() -> N
     """The limit solves (H + H~) W = X^T Y + X~^T Y~ / c with H~ = X~^T X~ / c - sigma^2 I: a floor remains."""
     setting = quiet_setting()
     prepared = scfl().prepare(setting)
-    X, Y = prepared.coded[0].features, prepared.coded[0].labels
+    X, Y = prepared.held[0].features, prepared.held[0].labels
     H, q = normal_equations(setting)
     H_coded = X.T @ X / 60 - 0.3 * np.eye(3)
     expected = np.linalg.solve(H + H_coded, q + X.T @ Y / 60)
     result = train(prepared, LearningRate.relative(0.5, setting.gram.smoothness), 1500, evaluate_every=1500)
-    np.testing.assert_allclose(result.last_model, expected, rtol=1e-6)
+    np.testing.assert_allclose(result.progress.state.model, expected, rtol=1e-6)
     assert result.final.distance > 0.01
 
 
@@ -78,7 +79,7 @@ def test_scfl_tends_to_the_mean_of_data_and_coded_data_not_to_the_optimum() -> N
 def test_scfl_diverges_when_noise_makes_the_coded_hessian_indefinite_and_a_norm_bound_is_a_remedy() -> None:
     setting = quiet_setting(coded_samples=10, noise_variance=30.0)
     prepared = scfl(device_weight=0.1).prepare(setting)
-    X = prepared.coded[0].features
+    X = prepared.held[0].features
     H, _ = normal_equations(setting)
     assert np.linalg.eigvalsh(0.1 * H + 0.9 * (X.T @ X / 10 - 90 * np.eye(3)))[0] < 0
     rate = LearningRate(1e-3)
@@ -87,4 +88,4 @@ def test_scfl_diverges_when_noise_makes_the_coded_hessian_indefinite_and_a_norm_
     assert "coding.noise_variance" in result.message
     assert "training.model_norm_bound" in result.message
     bounded = train(prepared, rate, 3000, evaluate_every=50, model_norm_bound=5.0)
-    assert np.linalg.norm(bounded.last_model) <= 5.0 + 1e-9
+    assert np.linalg.norm(bounded.progress.state.model) <= 5.0 + 1e-9

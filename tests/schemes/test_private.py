@@ -11,9 +11,9 @@ import pytest
 from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.experiment import Comparison, run
-from codedfl.experiment._privacy_statement import privacy_statement
 from codedfl.parallel import Workers
 from codedfl.schemes import PRIVATE_SCHEMES, SCHEMES, make_scheme
+from codedfl.setting import Setting
 from codedfl.streams import Streams
 from codedfl.training import (
     Callback,
@@ -23,13 +23,12 @@ from codedfl.training import (
     Run,
     RunProgress,
     RunResult,
-    Setting,
     StopTraining,
     load_checkpoint,
     train,
     train_together,
 )
-from tests.private.settings import THREAT_MODELS, private_setting
+from tests.private_settings import THREAT_MODELS, private_setting
 from tests.support import small_config
 
 PRIVATE = [name for name in SCHEMES if make_scheme(name).private]
@@ -50,7 +49,7 @@ def trained(name: str, setting: Setting) -> RunResult:
 
 def assert_identical(a: RunResult, b: RunResult) -> None:
     assert np.array_equal(a.model, b.model)
-    assert [astuple(point) for point in a.curve] == [astuple(point) for point in b.curve]
+    np.testing.assert_array_equal([astuple(point) for point in a.curve], [astuple(point) for point in b.curve])
     assert np.array_equal(a.progress.ledger.precision, b.progress.ledger.precision)
 
 
@@ -62,7 +61,7 @@ def comparison(request: pytest.FixtureRequest) -> Comparison:
 @pytest.mark.parametrize("name", PRIVATE)
 def test_its_epsilon_covers_everything_and_uses_the_budget(name: str, comparison: Comparison) -> None:
     config = comparison.experiment.config
-    statement = privacy_statement(comparison[name], config, comparison.experiment.feature_map)
+    statement = comparison.privacy(name)
     assert statement["covers"] == "everything"
     assert statement["threat_model"] == config.privacy.threat_model.replace("-", " ")
     assert 0.98 * 2.0 <= statement["epsilon"] <= 2.0

@@ -2,15 +2,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from codedfl.schemes import SCHEMES, ccfl, codedfedl, dp_gd, make_scheme, markdown_table, momentum, one_shot, scfl
-from codedfl.schemes._table import COLUMNS, describe
-from codedfl.training import LocalSGD
+from codedfl.coding import CodedData
+from codedfl.schemes import (
+    COLUMNS,
+    SCHEMES,
+    ccfl,
+    codedfedl,
+    describe,
+    dp_gd,
+    fedavg,
+    make_scheme,
+    momentum,
+    one_shot,
+    scfl,
+)
+from codedfl.setting import Setting
+from codedfl.training import CodedSGD, LocalSGD, Round, Scheme, ServerPlan
 
 
 def test_the_readme_shows_the_table_as_it_stands_in_the_code() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    assert markdown_table() in readme
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *(describe(make_scheme(name)) for name in SCHEMES)]
+    assert "\n".join(f"| {' | '.join(row)} |" for row in rows) in readme
 
 
 def test_rows_follow_the_choices() -> None:
@@ -71,3 +86,26 @@ def test_a_new_kind_of_device_work_is_named_by_its_class() -> None:
         pass
 
     assert "SGD" in describe(replace(scfl(), device=Telepathy()))[2]
+
+
+def test_the_work_of_a_server_is_what_the_scheme_says() -> None:
+    class Halved(Scheme):
+        def apply(self, state: Any, round: Round) -> Any:
+            return super().apply(state, replace(round, step_size=round.step_size / 2))
+
+    class Named(Halved):
+        def describe_server(self) -> str:
+            return "half a step"
+
+    @dataclass(frozen=True)
+    class Sums:
+        def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
+            return CodedSGD().plan(setting, coded)
+
+        def describe(self) -> str:
+            return "sums of coded rows"
+
+    assert describe(Halved(**vars(fedavg())))[3] == "a step of its own"
+    assert describe(Named(**vars(fedavg())))[3] == "half a step"
+    assert describe(Named(**vars(scfl())))[3] == "half a step"
+    assert describe(replace(scfl(), server=Sums()))[3] == "sums of coded rows"

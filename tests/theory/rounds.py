@@ -8,12 +8,13 @@ import numpy as np
 
 from codedfl.coding import Rows
 from codedfl.fleet import AdaptiveBatchArrivals, FixedBatchArrivals
-from codedfl.theory import Round
-from codedfl.training import Scheme, Setting
+from codedfl.setting import Setting
+from codedfl.theory import RoundLaw
+from codedfl.training import Scheme
 from codedfl.typing import FloatArray
 
 
-def random_round(rng: np.random.Generator, samples: tuple[int, ...] = (4, 7, 3), **changes: Any) -> Round:
+def random_round(rng: np.random.Generator, samples: tuple[int, ...] = (4, 7, 3), **changes: Any) -> RoundLaw:
     """Three features, two outputs, and devices that differ in everything; fields may be replaced."""
     devices = len(samples)
     fields: dict[str, Any] = {
@@ -24,10 +25,10 @@ def random_round(rng: np.random.Generator, samples: tuple[int, ...] = (4, 7, 3),
         "server_batch": 5,
         "noise_variance": rng.uniform(0.0, 1.0, devices),
     }
-    return Round(**(fields | changes))
+    return RoundLaw(**(fields | changes))
 
 
-def lonely_round(**changes: Any) -> Round:
+def lonely_round(**changes: Any) -> RoundLaw:
     """One device with one sample ``x = 1, y = 0``: at ``W = 1`` every norm is one, and most inequalities are tight."""
     fields: dict[str, Any] = {
         "parts": (Rows(np.ones((1, 1)), np.zeros((1, 1))),),
@@ -37,7 +38,7 @@ def lonely_round(**changes: Any) -> Round:
         "server_batch": 40,
         "noise_variance": np.zeros(1),
     }
-    return Round(**(fields | changes))
+    return RoundLaw(**(fields | changes))
 
 
 def model_within(rng: np.random.Generator, radius: float, shape: tuple[int, ...] = (3, 2)) -> FloatArray:
@@ -47,12 +48,12 @@ def model_within(rng: np.random.Generator, radius: float, shape: tuple[int, ...]
     return scaled
 
 
-def round_of(setting: Setting, scheme: Scheme, device_weight: float = 0.5) -> Round:
+def round_of(setting: Setting, scheme: Scheme, device_weight: float = 0.5) -> RoundLaw:
     """Return what the theory needs to know about a scheme in a setting."""
-    arrivals = scheme.device.plan(setting).arrivals
+    arrivals = scheme.plan(setting).arrivals
     assert isinstance(arrivals, AdaptiveBatchArrivals | FixedBatchArrivals)
     assert setting.server_batch is not None
-    return Round(
+    return RoundLaw(
         tuple(setting.rows(i) for i in range(setting.federation.devices)),
         arrivals.probability,
         arrivals.inverse_batch,

@@ -12,7 +12,7 @@ from codedfl.coding import Rows
 from codedfl.errors import InputError
 from codedfl.theory import (
     Constants,
-    Round,
+    RoundLaw,
     device_bound,
     gap_bound,
     measure_constants,
@@ -27,7 +27,7 @@ ETA = np.array([0.01, 0.004, 0.002, 0.002])
 SOME = np.array([True, False, True])
 
 
-def lemma_3(round: Round, constants: Constants) -> float:
+def lemma_3(round: RoundLaw, constants: Constants) -> float:
     return printed_rho_1(
         round.local_steps,
         list(round.arrival_probability),
@@ -38,7 +38,7 @@ def lemma_3(round: Round, constants: Constants) -> float:
     )
 
 
-def lemma_4(round: Round, constants: Constants) -> float:
+def lemma_4(round: RoundLaw, constants: Constants) -> float:
     c, m = round.coded_samples, int(round.samples.sum())
     zeta, kappa = float(constants.feature_norm.sum()), float(constants.residual.sum())
     noise = list(round.noise_variance)
@@ -197,7 +197,7 @@ def test_decreasing_steps_leave_the_bias_of_the_code() -> None:
 def test_the_corrected_theorem_is_tight_for_one_large_step_of_plain_descent() -> None:
     """Equal eigenvalues, nothing random: after one round it is within 2% of the gap, so it could not be lowered by more."""
     rows = Rows(np.eye(4), np.ones((4, 1)))
-    certain = Round((rows,), np.ones(1), np.full(1, 0.25), 10, 10, np.zeros(1), device_weight=1.0)
+    certain = RoundLaw((rows,), np.ones(1), np.full(1, 0.25), 10, 10, np.zeros(1), device_weight=1.0)
     constants = measure_constants(certain.parts, 2.0)
     bound = gap_bound(certain, constants, np.array([0.9]), 2.0).total[0]
     gap = certain.gram.gap(np.zeros((4, 1)))

@@ -7,7 +7,7 @@ import pytest
 
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory import Round, accumulated_descent, device_drift, server_drift, simulate_round
+from codedfl.theory import RoundLaw, accumulated_descent, device_drift, server_drift, simulate_round
 from codedfl.typing import FloatArray
 from tests.reference.theory_variance import server_drift_of_two_steps
 from tests.theory.rounds import random_round
@@ -70,7 +70,7 @@ def test_the_drift_of_many_steps_is_descent_apart_less_descent_together(steps: i
     np.testing.assert_allclose(device_drift(parts, W, 0.02, steps), expected, rtol=1e-9)
 
 
-def two_steps(**changes: object) -> Round:
+def two_steps(**changes: object) -> RoundLaw:
     return random_round(np.random.default_rng(3), (3, 4, 2), local_steps=2, coded_samples=6, server_batch=6, **changes)
 
 
@@ -84,7 +84,7 @@ def two_steps(**changes: object) -> Round:
     ],
     ids=["all", "label noise", "partial", "small batch"],
 )
-def test_the_servers_drift_of_two_steps_by_pairing_of_indices(round: Round) -> None:
+def test_the_servers_drift_of_two_steps_by_pairing_of_indices(round: RoundLaw) -> None:
     coded = [(part.features, part.labels) for part, on in zip(round.parts, round.covered, strict=True) if on]
     noise, label_noise = (float(v[round.covered].sum()) for v in (round.noise_variance, round.label_noise))
     expected = server_drift_of_two_steps(coded, W, round.coded_samples, noise, label_noise, 0.04)
@@ -101,7 +101,7 @@ def test_the_servers_drift_of_two_steps_by_pairing_of_indices(round: Round) -> N
     ],
     ids=["all", "small batch", "label noise", "partial"],
 )
-def test_the_servers_drift_of_two_steps_by_draws(round: Round) -> None:
+def test_the_servers_drift_of_two_steps_by_draws(round: RoundLaw) -> None:
     eta = 0.03
     _, server = simulate_round(round, W, eta, 12_000, np.random.default_rng(4))
     error = server.std(axis=0, ddof=1) / np.sqrt(len(server))

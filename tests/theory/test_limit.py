@@ -12,7 +12,7 @@ import pytest
 from codedfl.coding import CodedData, Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
 from codedfl.schemes import scfl
-from codedfl.theory import Round, arrival_limit_point, coded_limit_point, limit_error, limit_point
+from codedfl.theory import RoundLaw, arrival_limit_point, coded_limit_point, limit_error, limit_point
 from codedfl.typing import BoolArray, FloatArray
 from tests.problems import ALWAYS_DBM, global_update, make_setting
 from tests.reference.theory_variance import server_variance
@@ -23,7 +23,7 @@ SIGMAS = 4.0
 SOME = np.array([True, False, True])
 
 
-def draw_code(round: Round, rng: np.random.Generator) -> CodedData:
+def draw_code(round: RoundLaw, rng: np.random.Generator) -> CodedData:
     return sample_coded(
         round.coded_gram,
         round.coded_samples,
@@ -33,7 +33,7 @@ def draw_code(round: Round, rng: np.random.Generator) -> CodedData:
     )
 
 
-def mean_update(round: Round, coded: CodedData, W: FloatArray) -> FloatArray:
+def mean_update(round: RoundLaw, coded: CodedData, W: FloatArray) -> FloatArray:
     """Full batches, everyone arrives: device by device, and the coded gradient with its make-up term."""
     update = np.zeros_like(W)
     for part, weight in zip(round.parts, round.weights, strict=True):
@@ -104,7 +104,7 @@ def test_training_ends_at_the_limit_point(participants: BoolArray | None) -> Non
     )
     setting = replace(setting, code=replace(setting.code, participants=participants))
     prepared = scfl(device_weight=0.4).prepare(setting)
-    (coded,) = prepared.coded
+    (coded,) = prepared.held
     on = np.flatnonzero(setting.code.uploading)
     limit = limit_point(setting.gram, coded, 0.4, compute_gram([setting.rows(int(i)) for i in on]))
     assert limit.stable
@@ -186,7 +186,7 @@ def test_the_gap_of_limit_points_tends_to_the_floor_as_the_code_grows() -> None:
     assert abs(excess[320][0]) < allowance + SIGMAS * excess[320][1]
 
 
-def stationary_gaps(round: Round, eta: float, runs: int, rounds: int, rng: np.random.Generator) -> FloatArray:
+def stationary_gaps(round: RoundLaw, eta: float, runs: int, rounds: int, rng: np.random.Generator) -> FloatArray:
     """The gap of the last iterate, averaged over rounds once the start is forgotten, for each of many runs.
 
     The code is endless: every batch of the server is a Poisson number of fresh rows.

@@ -13,7 +13,7 @@ import pytest
 from codedfl.coding import Rows
 from codedfl.theory import (
     Reading,
-    Round,
+    RoundLaw,
     device_bound,
     gap_bound,
     measure_constants,
@@ -26,11 +26,11 @@ from tests.theory.rounds import lonely_round, squared_norms, standard_error
 ONE = np.ones((1, 1))
 
 
-def of_devices(round: Round, reading: Reading) -> float:
+def of_devices(round: RoundLaw, reading: Reading) -> float:
     return sum(device_bound(round, measure_constants(round.parts, 1.0), reading).values())
 
 
-def of_server(round: Round, reading: Reading) -> float:
+def of_server(round: RoundLaw, reading: Reading) -> float:
     return sum(server_bound(round, measure_constants(round.parts, 1.0), reading).values())
 
 
@@ -99,7 +99,7 @@ def test_a_rare_device_with_a_batch_of_one(probability: float, fails: bool) -> N
 def test_equal_eigenvalues_make_the_printed_theorem_negative(features: int, fails: bool) -> None:
     """``||X||_F^2 = d L`` is no constant of strong convexity: for ``eta L > 1 / d`` the gap would be negative."""
     rows = Rows(np.eye(features), np.ones((features, 1)))
-    certain = Round((rows,), np.ones(1), np.full(1, 1 / features), 10**6, 10**6, np.zeros(1))
+    certain = RoundLaw((rows,), np.ones(1), np.full(1, 1 / features), 10**6, 10**6, np.zeros(1))
     constants = measure_constants(certain.parts, 2.0)
     distance = float(np.sqrt(features))
     printed, corrected = (

@@ -7,11 +7,11 @@ import pytest
 
 from codedfl.coding import Rows
 from codedfl.errors import InputError
-from codedfl.theory import Round
+from codedfl.theory import RoundLaw
 from tests.theory.rounds import random_round
 
 
-def make(**changes: Any) -> Round:
+def make(**changes: Any) -> RoundLaw:
     return random_round(np.random.default_rng(0), **changes)
 
 

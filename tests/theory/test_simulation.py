@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from codedfl.coding import Rows
-from codedfl.theory import Round, simulate_round, simulate_runs
+from codedfl.theory import RoundLaw, simulate_round, simulate_runs
 from codedfl.typing import FloatArray
 from tests.theory.rounds import random_round
 
@@ -25,7 +25,7 @@ def local_steps(X: FloatArray, Y: FloatArray, W: FloatArray, eta: float, steps: 
     return total, norms
 
 
-def certain_round(**changes: Any) -> Round:
+def certain_round(**changes: Any) -> RoundLaw:
     """Whole batches, everyone arrives, and only the devices count."""
     fixed: dict[str, Any] = {"arrival_probability": np.ones(3), "inverse_batch": WHOLE, "device_weight": 1.0}
     return random_round(np.random.default_rng(0), **(fixed | changes))

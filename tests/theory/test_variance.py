@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.theory import Round, best_weight, round_variance
+from codedfl.theory import RoundLaw, best_weight, round_variance
 from tests.reference.theory_variance import device_outcomes, device_variance, row_covariance, server_variance, wick
 from tests.theory.rounds import random_round
 
 SEEDS = range(8)
 
 
-def tiny_round(seed: int) -> tuple[Round, list[list[tuple[float, int]]]]:
+def tiny_round(seed: int) -> tuple[RoundLaw, list[list[tuple[float, int]]]]:
     """A round small enough to list all its outcomes, and the law of each device's batch."""
     rng = np.random.default_rng(seed)
     samples = tuple(int(rows) for rows in rng.integers(1, 4, size=3))

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from codedfl.schemes import scfl
+from codedfl.setting import Setting
 from codedfl.streams import Streams
 from codedfl.theory import round_variance
-from codedfl.training import Scheme, Setting
+from codedfl.training import Scheme
 from codedfl.typing import FloatArray
 from tests.problems import global_update, make_federation, make_setting
 from tests.theory.rounds import round_of, squared_norms, standard_error
@@ -76,11 +77,11 @@ def sample_updates(scheme: Scheme, setting: Setting, model: FloatArray, draws: i
     """Draw the aggregated update over projection, noise, batches and arrivals: draw k is round k of coded data k."""
     assert scheme.upload is not None
     assert scheme.server is not None
-    plan = scheme.device.plan(setting)
+    plan = scheme.plan(setting)
     updates = []
     for k in range(draws):
-        coded, cost = scheme.upload.prepare(replace(setting, streams=Streams(1000 + k)), plan)
-        prepared = scheme.prepared(setting, plan, coded, cost)
+        coded = scheme.held_in(replace(setting, streams=Streams(1000 + k)), plan)
+        prepared = scheme.prepared(setting, plan, coded, cost=None)
         updates.append(global_update(prepared, k, model, 0.01))
     return np.array(updates)
 

@@ -9,7 +9,7 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.fleet import Attendance
 from codedfl.schemes import scfl
-from codedfl.training import Aggregation, DeviceUpdate, InverseProbability, LearningRate, Round, Sum, train
+from codedfl.training import Aggregation, DeviceUpdate, InverseProbability, LearningRate, Round, Sum, payloads_of, train
 from codedfl.typing import BoolArray, FloatArray
 from tests.problems import make_setting
 
@@ -28,7 +28,7 @@ def combined(
     covered: BoolArray = ALL,
 ) -> FloatArray:
     """Combine updates that, as in training, can be read once."""
-    return aggregation.combine(Round(3, 0.1, ATTENDANCE, PROBABILITY, covered, iter(updates), server), MODEL)
+    return aggregation.combine(Round(3, 0.1, ATTENDANCE, PROBABILITY, covered, payloads_of(updates), server), MODEL)
 
 
 def test_sum_adds_what_arrived_and_what_the_server_has() -> None:

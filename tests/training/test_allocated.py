@@ -3,11 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from codedfl.errors import InputError
 from codedfl.fleet import optimal_loads
+from codedfl.losses import SOFTMAX
 from codedfl.streams import Streams
 from codedfl.training import AllocatedGradient
-from codedfl.training._allocated import mini_batch_of
+from codedfl.training.protocol._allocated import mini_batch_of
 from tests.problems import make_federation, make_setting
 
 SETTING = make_setting(make_federation((31, 44, 17)), coded_samples=30)
@@ -53,3 +56,8 @@ def test_mini_batches_are_drawn_uniformly() -> None:
     """Over 4,000 rounds each of 4 mini-batches is drawn 1,000 times, within 4.5 binomial standard errors."""
     drawn = np.bincount([mini_batch_of(k, 4, Streams(0)) for k in range(4000)], minlength=4)
     assert np.abs(drawn - 1000).max() < 4.5 * np.sqrt(4000 * 0.25 * 0.75)
+
+
+def test_a_loss_whose_gradient_parity_data_does_not_give_is_refused() -> None:
+    with pytest.raises(InputError, match="but the loss is softmax"):
+        AllocatedGradient().plan(replace(make_setting(), loss=SOFTMAX))

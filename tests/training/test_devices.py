@@ -10,7 +10,7 @@ from codedfl.errors import InputError
 from codedfl.fleet import TraceArrivals
 from codedfl.schemes import fedavg
 from codedfl.training import DevicePlan, Idle, LearningRate, LocalSGD, Start, train
-from codedfl.training._devices import WalkPlan
+from codedfl.training.protocol._devices import WalkPlan
 from tests.problems import ALWAYS_DBM, make_setting
 
 

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 from sklearn.metrics import accuracy_score, r2_score
 
 from codedfl.errors import InputError
+from codedfl.losses import SOFTMAX, SQUARE
+from codedfl.setting import _setting as setting_module
 from codedfl.training import Evaluator
-from codedfl.training import _setting as setting_module
+from codedfl.training.run import _evaluation as module
 from tests.problems import make_federation, make_setting
 
 W = np.random.default_rng(3).standard_normal((3, 2))
@@ -35,7 +38,7 @@ def test_loss_gap_and_distance_follow_their_definitions() -> None:
     def f(model: np.ndarray) -> float:
         return float(0.5 * np.sum((X @ model - Y) ** 2))
 
-    assert evaluator.loss(W) == pytest.approx(f(W) / 25)
+    assert evaluator.training_loss(W) == pytest.approx(f(W) / 25)
     assert evaluator.gap(W) == pytest.approx((f(W) - f(best)) / 25)
     assert evaluator.distance(W) == pytest.approx(np.linalg.norm(W - best) / np.linalg.norm(best))
     assert evaluator.reference is not None
@@ -46,13 +49,37 @@ def test_without_a_gram_matrix_the_loss_is_computed_from_the_data_and_there_is_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     setting = make_setting()
-    expected = Evaluator(setting).loss(W)
+    expected = Evaluator(setting).training_loss(W)
     monkeypatch.setattr(setting_module, "LARGEST_GRAM", 2)
     evaluator = Evaluator(setting)
     assert evaluator.reference is None
-    assert evaluator.loss(W) == pytest.approx(expected)
+    assert evaluator.training_loss(W) == pytest.approx(expected)
     assert np.isnan(evaluator.gap(W))
     assert np.isnan(evaluator.distance(W))
+
+
+@pytest.mark.parametrize("block", [4, 4096])
+def test_a_loss_without_a_closed_form_is_read_off_the_data(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_ROWS", block)
+    setting = make_setting()
+    X, Y = setting.federation.features, setting.federation.labels
+    evaluator = Evaluator(setting, loss=SOFTMAX)
+    losses = [-np.sum(Y * log_softmax(X @ model, axis=1)) / 25 for model in (W, 30 * W)]
+    assert evaluator.losses(W, 30 * W) == pytest.approx(losses, rel=1e-12)
+    assert evaluator.training_loss(0 * W) == pytest.approx(np.log(2))
+    assert evaluator.reference is None
+    assert np.isnan([evaluator.gap(W), evaluator.distance(W)]).all()
+    assert evaluator.scores(W) == Evaluator(setting).scores(W)
+
+
+def test_evaluators_of_other_losses_are_made_once_and_score_the_same_rows() -> None:
+    evaluator = Evaluator(make_setting(), test_samples=10)
+    other = evaluator.minimising(SOFTMAX)
+    assert evaluator.minimising(SQUARE) is evaluator
+    assert evaluator.minimising(SOFTMAX) is other
+    assert other.loss == SOFTMAX
+    for mine, theirs in zip(evaluator.test_data, other.test_data, strict=True):
+        assert np.array_equal(mine, theirs)
 
 
 def test_a_model_that_is_not_finite_has_no_score() -> None:

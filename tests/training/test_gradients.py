@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from codedfl import native
+from codedfl.losses import LOSSES, SOFTMAX, Loss
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
 from codedfl.training import Start, Steps, accumulate_gradients
-from codedfl.training import _gradients as module
-from codedfl.training._kernel import suits
-from codedfl.training._sampling import sample_batches
+from codedfl.training.engine import _gradients as module
+from codedfl.training.engine._kernel import suits
+from codedfl.training.engine._sampling import sample_batches
 from codedfl.typing import FloatArray
 from tests.native.needs import needs_kernel
 
@@ -77,6 +78,28 @@ def same_bits(ours: list[Sequence[FloatArray]], theirs: list[Sequence[FloatArray
 def test_together_as_one_by_one() -> None:
     parties = everyone()
     assert_close(together(parties), one_by_one(parties))
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_several_models_with_any_loss_are_those_of_each_alone(loss: Loss) -> None:
+    """Step by step, as one would write it, for every model by itself; all rows and batches, two steps."""
+    for party in devices(models(20, 3, np.float64, make_up=0.3), (30, 40), 10):
+        own = replace(party, batches=[np.array([3, 29, 0]), None], scale=1e-2, loss=loss)
+        [totals] = together([own])
+        for start, total in zip(own.starts, totals, strict=True):
+            model, expected = start.model, np.zeros_like(start.model)
+            for rows in ([3, 29, 0], slice(None)):
+                X, Y = own.features[rows], own.labels[rows]
+                expected += 1e-2 * X.T @ (loss.predictions((X @ model).copy()) - Y) - start.make_up * model
+                model = start.model - start.step_size * expected
+            np.testing.assert_allclose(total, expected, rtol=1e-10)
+
+
+@needs_kernel
+def test_the_kernel_leaves_losses_that_it_does_not_know_to_numpy() -> None:
+    known = next(party for party in everyone() if suits(party))
+    assert not suits(replace(known, loss=SOFTMAX))
+    assert [loss.name for loss in LOSSES.values() if suits(replace(known, loss=loss))] == ["square"]
 
 
 @needs_kernel

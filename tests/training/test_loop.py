@@ -40,12 +40,12 @@ def test_fedavg_with_full_batches_and_everyone_in_time_is_gradient_descent() -> 
 def test_the_average_is_weighted_by_the_step_sizes_and_leaves_the_last_model_out() -> None:
     setting = make_setting()
     rate = LearningRate(0.05, decay_rounds=2)
-    models = [np.zeros((3, 2))] + [train(scfl().prepare(setting), rate, k).last_model for k in (1, 2, 3)]
+    models = [np.zeros((3, 2))] + [train(scfl().prepare(setting), rate, k).progress.state.model for k in (1, 2, 3)]
     steps = [rate.at(k) for k in range(4)]
     expected = sum(step * model for step, model in zip(steps, models, strict=True)) / sum(steps)
     result = train(scfl().prepare(setting), rate, 4)
     np.testing.assert_allclose(result.model, expected, rtol=1e-10)
-    assert not np.allclose(result.model, result.last_model)
+    assert not np.allclose(result.model, result.progress.state.model)
 
 
 def test_an_initial_model_of_the_wrong_shape_is_refused() -> None:

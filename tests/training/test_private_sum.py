@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from codedfl.coding import Geometry
+from codedfl.losses import SOFTMAX, SQUARE, Loss
 from codedfl.streams import Streams
-from codedfl.training import Geometry, PrivateSum
+from codedfl.training import PrivateSum
 from codedfl.typing import FloatArray
 from tests.reference.private_descent import clipped_sum, shrinking
 
@@ -38,16 +40,16 @@ def dense(geometry: Geometry) -> FloatArray:
     return shrinking(geometry.directions, geometry.factors) if geometry.directions else np.eye(4)
 
 
-@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize("loss", [SQUARE, SOFTMAX])
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
 @pytest.mark.parametrize("batch", [None, np.array([3, 4, 11]), np.array([], np.int64)])
 @pytest.mark.parametrize("clip_norm", [0.3, 1.5, 1e6])
 def test_it_is_the_sum_of_gradients_that_are_formed_and_clipped_one_by_one(
-    *, softmax: bool, geometry: Geometry, batch: Any, clip_norm: float
+    loss: Loss, geometry: Geometry, batch: Any, clip_norm: float
 ) -> None:
     rows = np.arange(30) if batch is None else batch
-    expected = clipped_sum(X[rows], Y[rows], W, clip_norm, dense(geometry), softmax=softmax)
-    released = private(geometry, clip_norm=clip_norm, softmax=softmax).release(X, Y, batch, W, 2.5)
+    expected = clipped_sum(X[rows], Y[rows], W, clip_norm, dense(geometry), softmax=loss.logits)
+    released = private(geometry, clip_norm=clip_norm).release(X, Y, batch, W, 2.5, loss)
     np.testing.assert_allclose(released, 2.5 * expected, rtol=1e-12, atol=1e-13)
 
 
@@ -57,40 +59,42 @@ def test_some_gradients_of_this_problem_are_clipped_and_some_are_not() -> None:
         assert 5 < np.count_nonzero(sizes > 1.5) < 25
 
 
-@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize("loss", [SQUARE, SOFTMAX])
 @pytest.mark.parametrize("geometry", GEOMETRIES.values(), ids=GEOMETRIES)
 def test_one_sample_changes_it_by_the_clip_norm_at_most_and_a_large_one_by_as_much(
-    *, softmax: bool, geometry: Geometry
+    loss: Loss, geometry: Geometry
 ) -> None:
     sizes = []
     for left_out in range(30):
         others = np.delete(np.arange(30), left_out)
-        with_it = private(geometry, softmax=softmax).release(X, Y, None, W, 1.0)
-        without = private(geometry, X[others], softmax=softmax).release(X[others], Y[others], None, W, 1.0)
+        with_it = private(geometry).release(X, Y, None, W, 1.0, loss)
+        without = private(geometry, X[others]).release(X[others], Y[others], None, W, 1.0, loss)
         sizes.append(np.linalg.norm(with_it - without))
     assert max(sizes) == pytest.approx(0.8, rel=1e-12)
     assert min(sizes) < 0.7
 
 
 def test_labels_and_features_of_any_size_stay_within_the_clip_norm() -> None:
-    huge = private(Geometry(), 1e20 * X[:1]).release(1e20 * X[:1], 1e30 * Y[:1], None, W, 1.0)
+    huge = private(Geometry(), 1e20 * X[:1]).release(1e20 * X[:1], 1e30 * Y[:1], None, W, 1.0, SQUARE)
     assert np.linalg.norm(huge) == pytest.approx(0.8, rel=1e-12)
-    nothing = private(Geometry(), 0 * X).release(0 * X, 0 * Y, None, 0 * W, 1.0)
+    nothing = private(Geometry(), 0 * X).release(0 * X, 0 * Y, None, 0 * W, 1.0, SQUARE)
     assert not nothing.any()
 
 
 def test_single_precision_stays_single_and_close() -> None:
     geometry = GEOMETRIES["shrinking"]
     x, y, w = (array.astype(np.float32) for array in (X, Y, W))
-    released = private(geometry, x, deviation=0.1).release(x, y, None, w, 1.0)
+    released = private(geometry, x, deviation=0.1).release(x, y, None, w, 1.0, SQUARE)
     assert released.dtype == np.float32
-    np.testing.assert_allclose(released, private(geometry, deviation=0.1).release(X, Y, None, W, 1.0), atol=1e-4)
+    np.testing.assert_allclose(
+        released, private(geometry, deviation=0.1).release(X, Y, None, W, 1.0, SQUARE), atol=1e-4
+    )
 
 
 def noise_of(device: int, round: int, seed: int = 0, scale: float = 1.0) -> FloatArray:
     noisy = private(GEOMETRIES["shrinking"], deviation=2.0, device=device, round=round, streams=Streams(seed))
-    exact = private(GEOMETRIES["shrinking"]).release(X, Y, None, W, scale)
-    return noisy.release(X, Y, None, W, scale) - exact
+    exact = private(GEOMETRIES["shrinking"]).release(X, Y, None, W, scale, SQUARE)
+    return noisy.release(X, Y, None, W, scale, SQUARE) - exact
 
 
 @pytest.mark.slow
@@ -115,7 +119,7 @@ def test_noise_differs_by_device_round_and_seed_and_is_scaled_with_the_update() 
 def test_an_empty_batch_sends_noise_alone() -> None:
     """Whether a Poisson sample was empty must not show."""
     nothing = np.array([], np.int64)
-    released = private(Geometry(), deviation=2.0).release(X, Y, nothing, W, 1.0)
+    released = private(Geometry(), deviation=2.0).release(X, Y, nothing, W, 1.0, SQUARE)
     np.testing.assert_array_equal(released, 2.0 * Streams(0).at("update-noise").standard_normal((4, 3)))
 
 

@@ -79,5 +79,37 @@ def test_the_state_of_a_scheme_survives_a_file(name: str, tmp_path: Path) -> Non
     arrays = read_npz(tmp_path / "state.npz", required=(), optional=None)
     back = record_from("state", arrays, prepared.scheme.init(prepared, np.zeros(prepared.model_shape)))
     assert type(back) is type(state)
-    for item in fields(state):
-        np.testing.assert_array_equal(getattr(back, item.name), getattr(state, item.name))
+    restored = record_arrays("state", back)
+    assert sorted(restored) == sorted(arrays)
+    for path, array in record_arrays("state", state).items():
+        np.testing.assert_array_equal(restored[path], array)
+
+
+@dataclass(frozen=True)
+class Nested:
+    inner: tuple[Kept, npt.NDArray[Any]]
+    nothing: None = None
+
+
+def test_records_nest_to_any_depth() -> None:
+    arrays = record_arrays("state", Nested((KEPT, np.arange(3))))
+    assert "state.inner.0.model" in arrays
+    assert "state.inner.1" in arrays
+    back = record_from("state", arrays, Nested((LIKE, np.zeros(3, np.int64))))
+    assert (back.inner[0].round, back.inner[1].tolist(), back.nothing) == (7, [0, 1, 2], None)
+
+
+def test_a_path_of_an_earlier_version_is_found() -> None:
+    arrays = {"state.inner.1": np.arange(3), **record_arrays("state.kept", KEPT)}
+    formerly = {f"inner.0.{item.name}": f"kept.{item.name}" for item in fields(Kept)}
+    back = record_from("state", arrays, Nested((LIKE, np.zeros(3, np.int64))), formerly)
+    assert back.inner[0].label == "half"
+    with pytest.raises(ValueError, match=r"it holds no state\.inner\.0\.round"):
+        record_from("state", arrays, Nested((LIKE, np.zeros(3, np.int64))))
+
+
+def test_objects_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"state\.1 is of the type ndarray with objects, which no checkpoint can hold"):
+        record_arrays("state", (np.zeros(1), np.array([None])))
+    with pytest.raises(TypeError, match=r"state is of the type dict with objects"):
+        record_arrays("state", {"a": 1})

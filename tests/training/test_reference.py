@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from codedfl.schemes import dp_cfl, fedavg, scfl
-from codedfl.training import LearningRate, PreparedScheme, Setting, train
+from codedfl.setting import Setting
+from codedfl.training import LearningRate, PreparedScheme, train
 from codedfl.typing import FloatArray
 from tests.problems import make_federation, make_setting
 from tests.reference import algorithm1
@@ -62,7 +63,7 @@ def test_scfl_is_algorithm_1(tau: int, batch: int | str) -> None:
 
     # Same arithmetic in float64, in another order: agreement to rounding.
     np.testing.assert_allclose(result.model, average, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(result.last_model, last, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(result.progress.state.model, last, rtol=1e-10, atol=1e-12)
 
 
 def test_fedavg_is_the_sum_of_what_arrived() -> None:
@@ -93,7 +94,7 @@ def test_dp_cfl_is_the_servers_half_of_algorithm_1_without_make_up() -> None:
 def test_float32_agrees_with_float64_to_single_precision() -> None:
     # The normal draws differ between the two precisions, so only a scheme without coded data is comparable.
     results = [
-        train(fedavg().prepare(make_setting(make_federation(dtype=dtype))), RATE, ROUNDS).last_model
+        train(fedavg().prepare(make_setting(make_federation(dtype=dtype))), RATE, ROUNDS).progress.state.model
         for dtype in (np.float32, np.float64)
     ]
     assert results[0].dtype == np.float32

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
+from sklearn.metrics import log_loss
 
+from codedfl.coding import Gram
+from codedfl.experiment import build_experiment, load_config
+from codedfl.losses import SOFTMAX, SQUARE
 from codedfl.schemes import fedavg, scfl
+from codedfl.setting import Setting
 from codedfl.training import (
     Callback,
     Checkpoint,
+    DevicePlan,
+    Evaluator,
+    Idle,
     LearningRate,
+    OneShot,
     PreparedScheme,
     Run,
     RunProgress,
     RunResult,
     Scheme,
     StopTraining,
+    Sum,
     load_checkpoint,
+    train,
     train_together,
 )
+from codedfl.uploads import ExactStatistics
+from tests.logistic import logistic
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 ROUNDS = 30
@@ -199,7 +213,7 @@ def test_a_run_killed_before_or_after_a_back_off_ends_as_an_undisturbed_one(
     assert (run.progress.back_offs == 1) == (stop >= 9)
     (resumed,) = train_together([run])
     assert np.array_equal(resumed.model, whole.model)
-    assert np.array_equal(resumed.last_model, whole.last_model)
+    assert np.array_equal(resumed.progress.state.model, whole.progress.state.model)
     assert [astuple(point) for point in resumed.curve] == [astuple(point) for point in whole.curve]
     assert (resumed.status, resumed.message) == (whole.status, whole.message)
     assert resumed.progress.back_offs == 1
@@ -213,3 +227,72 @@ def test_in_lock_step_the_others_notice_nothing() -> None:
     assert backed_off.progress.back_offs == 1
     np.testing.assert_allclose(other.model, alone.model, rtol=1e-12)
     np.testing.assert_allclose(backed_off.model, trained(6.0, 0.5).model, rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def digits() -> PreparedScheme:
+    given = {"training.deadline_s": 100.0, "features.map": "none"}
+    return logistic().prepare(build_experiment(load_config(overrides=list(given.items()))).setting)
+
+
+def test_a_scheme_with_a_loss_of_its_own_is_judged_by_it(digits: PreparedScheme) -> None:
+    """Its logits are large, so that their square loss is far above that of the zero model; the cross entropy is not."""
+    rate = LearningRate.relative(1.0, digits.smoothness)
+    result = train(digits, rate, 300, evaluate_every=100)
+    assert (result.status, result.message) == ("completed", "")
+    assert result.final.score > 0.9
+    federation = digits.setting.federation
+    labels = federation.labels.argmax(axis=1)
+    expected = log_loss(labels, softmax(federation.features.astype(np.float64) @ result.model, axis=1))
+    assert result.final.loss == result.final.last_loss == pytest.approx(expected, rel=1e-5)
+    assert result.curve[0].loss == pytest.approx(math.log(10), rel=1e-6)
+    assert math.isnan(result.final.gap)
+    assert math.isnan(result.final.distance)
+    assert Evaluator(digits.setting).training_loss(result.model) > 0.5, "the square loss of the zero model"
+
+
+def test_an_evaluator_by_another_loss_does_not_judge_the_run(digits: PreparedScheme) -> None:
+    evaluator = Evaluator(digits.setting, test_samples=50)
+    rate = LearningRate.relative(1.0, digits.smoothness)
+    runs = [Run(digits, rate, 2, evaluator) for _ in range(2)]
+    results = train_together(runs)
+    assert [result.status for result in results] == ["completed", "completed"]
+    assert runs[0].evaluator is runs[1].evaluator
+    assert runs[0].evaluator is not None
+    assert (runs[0].evaluator.loss, runs[0].evaluator.test_samples) == (SOFTMAX, 50)
+    assert evaluator.loss == SQUARE
+
+
+def test_a_step_that_is_too_long_for_the_loss_diverges(digits: PreparedScheme) -> None:
+    rate = LearningRate.relative(1e6, digits.smoothness)
+    result = train(digits, rate, 20)
+    assert result.status == "diverged"
+    assert "training loss" in result.message
+
+
+@dataclass(frozen=True)
+class Unsolvable(OneShot):
+    """Solves for a model that is not a number."""
+
+    def solve(self, held: Gram) -> np.ndarray:
+        return np.full(held.cross.shape, np.nan)
+
+    def solving_macs(self, setting: Setting, plan: DevicePlan) -> float:  # noqa: ARG002
+        return 1.0
+
+
+@dataclass(frozen=True)
+class UnsolvableInPrivate(Unsolvable):
+    """The same from a noisy release: to look at the model tells no more."""
+
+    @property
+    def private(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("scheme", [Unsolvable, UnsolvableInPrivate])
+def test_a_solution_that_is_not_finite_is_none(scheme: type[Unsolvable]) -> None:
+    made = scheme("unsolvable", "Unsolvable", ExactStatistics(), Idle(), None, Sum(), "last")
+    result = train(made.prepare(PREPARED.setting), LearningRate(1.0), 0)
+    assert result.status == "diverged"
+    assert result.message == ("diverged (the solution is not finite): check the scale of the data and coding.clip_norm")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from codedfl.streams import Streams
-from codedfl.training import _sampling as sampling
 from codedfl.training import bernoulli_batches
-from codedfl.training._sampling import sample_batches
+from codedfl.training.engine import _sampling as sampling
+from codedfl.training.engine._sampling import sample_batches
 
 
 def test_every_row_is_sampled_independently_with_probability_b_over_l() -> None:

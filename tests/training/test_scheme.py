@@ -12,6 +12,7 @@ import pytest
 
 from codedfl.coding import Rows, compute_gram
 from codedfl.schemes import fedavg, scfl
+from codedfl.setting import Setting
 from codedfl.training import (
     Callback,
     Checkpoint,
@@ -23,7 +24,6 @@ from codedfl.training import (
     RunResult,
     Scheme,
     SchemeState,
-    Setting,
     StopTraining,
     load_checkpoint,
     train_together,
@@ -206,7 +206,7 @@ def test_momentum_is_the_recursion_that_it_says() -> None:
     for _ in range(4):
         velocity = 0.9 * velocity + X.T @ (X @ W - Y)
         W = W - 0.003 * velocity
-    np.testing.assert_allclose(result.last_model, W, rtol=1e-12)
+    np.testing.assert_allclose(result.progress.state.model, W, rtol=1e-12)
 
 
 def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_full_coded_gradients_with_and_without_make_up() -> None:
     setting = make_setting(local_steps=1, server_batch=20)
     for scheme, make_up in ((scfl(), 0.4), (dp_cfl(), 0.0)):
         prepared = scheme.prepare(setting)
-        X, Y = prepared.coded[0].features, prepared.coded[0].labels
+        X, Y = prepared.held[0].features, prepared.held[0].labels
         assert prepared.server is not None
         expected = X.T @ (X @ W - Y) / 20 - make_up * W
         np.testing.assert_allclose(server_update(prepared.server, 0, W, 0.1), expected, rtol=1e-10)
@@ -37,7 +37,7 @@ def test_full_coded_gradients_with_and_without_make_up() -> None:
 
 def test_parity_gradient() -> None:
     prepared = cfl_fb().prepare(make_setting())
-    X, Y = prepared.coded[0].features, prepared.coded[0].labels
+    X, Y = prepared.held[0].features, prepared.held[0].labels
     assert prepared.server is not None
     np.testing.assert_allclose(server_update(prepared.server, 0, W, 0.1), X.T @ (X @ W - Y) / len(X), rtol=1e-10)
     assert prepared.server.samples_processed(0) == pytest.approx(len(X))

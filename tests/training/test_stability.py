@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,18 +10,9 @@ import numpy as np
 import pytest
 
 from codedfl.experiment import run, sweep
-from codedfl.schemes import cfl_fb, codedfedl, dp_cfl, fedavg, scfl
-from codedfl.training import (
-    LearningRate,
-    PreparedScheme,
-    Round,
-    Run,
-    Scheme,
-    Setting,
-    advance,
-    round_growth,
-    unstable_steps,
-)
+from codedfl.schemes import cfl_fb, codedfedl, dp_cfl, fedavg, momentum, scfl
+from codedfl.setting import Setting
+from codedfl.training import LearningRate, PreparedScheme, Round, Run, Scheme, advance, round_growth, unstable_steps
 from codedfl.typing import FloatArray
 from tests.problems import make_federation, make_setting
 from tests.support import Diary, small_config
@@ -69,7 +60,7 @@ def operator(prepared: PreparedScheme, eta: float) -> FloatArray:
             weight = 0.0
         M = M - weight * steps_of(X.T @ X, eta, tau)
     if scheme.server:
-        (coded,) = prepared.coded
+        (coded,) = prepared.held
         C = coded.features.T @ coded.features / len(coded)
         if scheme.name == "scfl":
             C = C - made.code.noise_variance[made.code.uploading].sum() * np.eye(data.dimension)
@@ -155,12 +146,17 @@ def test_overflow_is_unstable() -> None:
 
 
 @dataclass(frozen=True)
-class OwnState(Scheme):
-    """A scheme that may keep more than the model."""
+class OwnStep(Scheme):
+    """A scheme whose server takes a step of its own."""
+
+    def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
+        return super().apply(state, round)
 
 
 @pytest.mark.parametrize(
-    "scheme", [cfl_fb(), codedfedl(2), OwnState(**vars(fedavg()))], ids=["cfl-fb", "codedfedl", "own state"]
+    "scheme",
+    [cfl_fb(), codedfedl(2), OwnStep(**vars(fedavg())), momentum()],
+    ids=["cfl-fb", "codedfedl", "own step", "momentum"],
 )
 def test_schemes_of_another_form_are_left_alone(scheme: Scheme) -> None:
     prepared = scheme.prepare(setting())

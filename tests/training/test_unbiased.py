@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from codedfl.schemes import cfl_fb, codedfedl, scfl
+from codedfl.setting import Setting
 from codedfl.streams import Streams
-from codedfl.training import CodedSGD, Scheme, Setting
+from codedfl.training import CodedSGD, Scheme
 from codedfl.typing import FloatArray
 from tests.problems import ALWAYS_DBM, global_update, make_federation, make_setting
 
@@ -41,11 +42,11 @@ def sample_updates(scheme: Scheme, setting: Setting, draws: float, step_size: fl
     """
     assert scheme.upload is not None
     assert scheme.server is not None
-    plan = scheme.device.plan(setting)
+    plan = scheme.plan(setting)
     updates = []
     for k in range(round(draws)):
-        coded, cost = scheme.upload.prepare(replace(setting, streams=Streams(1000 + k)), plan)
-        prepared = scheme.prepared(setting, plan, coded, cost)
+        coded = scheme.held_in(replace(setting, streams=Streams(1000 + k)), plan)
+        prepared = scheme.prepared(setting, plan, coded, cost=None)
         updates.append(global_update(prepared, k, W, step_size))
     return np.array(updates)
 
@@ -62,7 +63,7 @@ def assert_mean(samples: FloatArray, expected: FloatArray, effort: float) -> Non
 @pytest.mark.parametrize("scheme", [scfl(), scfl(batch=4)], ids=["adaptive", "fixed"])
 def test_scfl_is_unbiased_for_one_step(scheme: Scheme, encoder: str, effort: float) -> None:
     setting = make_setting(local_steps=1, encoder=encoder, noise_variance=(0.1, 0.0, 0.4, 0.2))
-    probability = scheme.device.plan(setting).arrivals.probability
+    probability = scheme.plan(setting).arrivals.probability
     assert probability.min() < 0.7 < probability.max(), "the problem must have stragglers of different kinds"
     assert_mean(sample_updates(scheme, setting, effort * 2500), gradient(setting), effort)
 
@@ -104,7 +105,7 @@ def test_without_make_up_the_noise_biases_the_update(effort: float) -> None:
 )
 def test_codedfedl_is_unbiased_over_projection_and_arrivals(scheme: Scheme, effort: float) -> None:
     setting = make_setting(make_federation((14, 20, 16, 9)), local_steps=1)
-    probability = scheme.device.plan(setting).arrivals.probability
+    probability = scheme.plan(setting).arrivals.probability
     assert probability.min() < 0.95, "the problem must have stragglers"
     assert_mean(sample_updates(scheme, setting, effort * 2500), gradient(setting), effort)
 

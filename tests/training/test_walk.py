@@ -10,10 +10,10 @@ import pytest
 from codedfl.fleet import TraceArrivals, fastest_deadline
 from codedfl.streams import Streams
 from codedfl.training import LocalSGD, Start, accumulate_gradients
-from codedfl.training import _devices as module
-from codedfl.training import _gradients as gradients_module
-from codedfl.training._devices import WalkPlan, walking_order, walking_strides
-from codedfl.training._kernel import suits
+from codedfl.training.engine import _gradients as gradients_module
+from codedfl.training.engine._kernel import suits
+from codedfl.training.protocol import _devices as module
+from codedfl.training.protocol._devices import WalkPlan, walking_order, walking_strides
 from codedfl.typing import FloatArray, IntArray
 from tests.native.needs import needs_kernel
 from tests.problems import make_federation, make_setting

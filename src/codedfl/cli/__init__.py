@@ -42,13 +42,16 @@ def _sentence(error: Exception) -> str | None:
     """Return one sentence about what went wrong; None for a defect of the program, which needs its traceback."""
     import typer
 
+    from codedfl.plugins import blamed
+
+    error = blamed(error) or error
     match error:
         case InputError():
             return str(error)
         case MemoryError():
             return f"out of memory ({error}): lower features.dimension or coding.coded_samples.".replace(" ()", "")
-        case OSError() if error.filename is not None:
-            return f"{error.filename} cannot be read or written ({error.strerror}): give another path."
+        case OSError(filename=str() as path, strerror=reason):
+            return f"{path} cannot be read or written ({reason}): give another path."
         case OSError():
             return f"the operating system refused ({error}): try again, or give another path."
         case RecursionError():

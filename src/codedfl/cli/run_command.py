@@ -102,9 +102,7 @@ def run(
     try:
         comparison = _train(folder, settings, trackers, quiet=json_)
     except Exception:
-        if not resume:
-            folder.discard_unused()
-            discard_empty_runs()
+        discard_empty_runs()
         raise
     if record_trace is not None:
         from codedfl.experiment import record_trace as write_trace

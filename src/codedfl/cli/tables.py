@@ -92,7 +92,7 @@ def results_table(comparison: Comparison) -> Table:
     results = {result.scheme.name: result for result in comparison.results}
     best = best_schemes(
         {name: result.final.score if _usable(result) else None for name, result in results.items()},
-        {name: comparison.privacy(name)["covers"] for name in results} if private else None,
+        {name: comparison.guarantee(name).covers for name in results} if private else None,
     )
     for name, result in results.items():
         table.add_row(*_result_row(comparison, result), style="bold" if name in best else "")
@@ -145,8 +145,8 @@ def _rounded(value: float) -> str:
 def _privacy_cells(comparison: Comparison, result: RunResult) -> list[str]:
     """Return epsilon and what it covers, if the run is to keep one, else the bits of MI-DP."""
     if comparison.setting.privacy is not None:
-        statement = comparison.privacy(result.scheme.name)
-        return [number(statement["epsilon"]), statement["covers"]]
+        guarantee = comparison.guarantee(result.scheme.name)
+        return [number(guarantee.epsilon), guarantee.covers]
     bits = privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
     return ["-" if bits is None else f"{bits:.2f}" if math.isfinite(bits) else number(bits)]
 

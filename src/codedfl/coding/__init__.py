@@ -2,56 +2,58 @@
 
 `encode` runs on a device. `sample_coded` draws from the same law, given the data, through a factor of the Gram matrix.
 `encode_all` builds the global coded dataset with either. `sample_factor` draws the triangular factor of the coded rows instead,
-and `encode_factors` adds up the second moments of all devices. `coded_solution` is least squares from coded data in one step.
+and `add_factors` adds up the second moments of all devices. `coded_solution` is least squares from coded data in one step.
 """
 
+from codedfl.coding._clipping import clip_weights, clipped_labels, clipped_total
+from codedfl.coding._curvature import DAMPING_FACTOR, KEPT_SHARE, LARGEST_MISMATCH, Curvature, CurvatureModel, nystrom
 from codedfl.coding._encoder import CodedData, FactorOf, encode
-from codedfl.coding._factor import (
-    add_factors,
-    device_factors,
-    encode_factors,
-    require_rows_for_factor,
-    sample_factor,
-    sample_factors,
-    triangular_factor,
-)
+from codedfl.coding._factor import add_factors, require_rows_for_factor, sample_factor, sample_factors
 from codedfl.coding._factor_sketch import sketch_factors
+from codedfl.coding._geometry import Geometry
 from codedfl.coding._gram import Gram, Rows, compute_gram
-from codedfl.coding._sampler import EncoderName, encode_all, sample_coded
-from codedfl.coding._solution import coded_solution, second_moment_error
-from codedfl.coding._subspace import (
-    ReceivedSketch,
-    SubspaceSketch,
-    collect_sketches,
-    public_test_matrix,
-    sketch_all,
-    sketch_rows,
+from codedfl.coding._sampler import EncoderName, encode_all, require_one_each, sample_coded
+from codedfl.coding._solution import (
+    batch_curvature,
+    coded_solution,
+    coded_spectrum,
+    damped_solution,
+    second_moment_error,
 )
+from codedfl.coding._subspace import SubspaceSketch, public_test_matrix, sketch_rows
 
 __all__ = [
+    "DAMPING_FACTOR",
+    "KEPT_SHARE",
+    "LARGEST_MISMATCH",
     "CodedData",
+    "Curvature",
+    "CurvatureModel",
     "EncoderName",
     "FactorOf",
+    "Geometry",
     "Gram",
-    "ReceivedSketch",
     "Rows",
     "SubspaceSketch",
     "add_factors",
+    "batch_curvature",
+    "clip_weights",
+    "clipped_labels",
+    "clipped_total",
     "coded_solution",
-    "collect_sketches",
+    "coded_spectrum",
     "compute_gram",
-    "device_factors",
+    "damped_solution",
     "encode",
     "encode_all",
-    "encode_factors",
+    "nystrom",
     "public_test_matrix",
+    "require_one_each",
     "require_rows_for_factor",
     "sample_coded",
     "sample_factor",
     "sample_factors",
     "second_moment_error",
-    "sketch_all",
     "sketch_factors",
     "sketch_rows",
-    "triangular_factor",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_non_negative
-from codedfl.coding._gram import Rows
+from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.identity import ByObject
 from codedfl.parallel import one_blas_thread
 from codedfl.typing import FloatArray
@@ -62,6 +62,14 @@ class CodedData(ShortRepr, ByObject):
     def effective_rows(self) -> float:
         """The number of coded rows that decides how far the second moments are off."""
         return self.factor.effective_rows if self.factor else float(len(self))
+
+    def gram(self) -> Gram:
+        """Return ``[X~ Y~]^T [X~ Y~]``."""
+        return compute_gram([Rows(self.features, self.labels)])
+
+    def moments(self) -> FloatArray:
+        """Return ``X~^T X~ / c``, the noise's own part included, (d, d)."""
+        return self.gram().features / self.coded_samples
 
 
 @one_blas_thread()

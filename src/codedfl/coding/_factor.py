@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import scipy.linalg
 
 from codedfl._validation import require_non_negative
 from codedfl.coding._encoder import CodedData, FactorOf
-from codedfl.coding._gram import Gram, Rows, compute_gram
-from codedfl.coding._sampler import coded_covariance, covariance_factor, require_one_each
+from codedfl.coding._gram import Gram
+from codedfl.coding._sampler import coded_covariance, covariance_factor
 from codedfl.coding._triangles import multiply_upper, square_upper
 from codedfl.errors import InputError
-from codedfl.parallel import Workers, one_blas_thread
-from codedfl.streams import Streams
+from codedfl.parallel import one_blas_thread
 from codedfl.typing import FloatArray
 
 
@@ -51,6 +50,7 @@ def sample_factor(
         InputError: if there are fewer coded rows than columns.
 
     Example:
+        >>> from codedfl.coding import Rows, compute_gram
         >>> gram = compute_gram([Rows(np.eye(4, 3), np.ones((4, 1)))])
         >>> R = sample_factor(gram, 50, noise_variance=0.25, rng=np.random.default_rng(0))
         >>> R.shape, bool((R == np.triu(R)).all())
@@ -78,6 +78,7 @@ def sample_factors(
     """Draw one factor with each generator, as `sample_factor` does: ``F`` is computed once for all.
 
     Example:
+        >>> from codedfl.coding import Rows, compute_gram
         >>> gram = compute_gram([Rows(np.eye(4, 3), np.ones((4, 1)))])
         >>> len(sample_factors(gram, 50, noise_variance=0.25, rngs=[np.random.default_rng(seed) for seed in range(3)]))
         3
@@ -103,93 +104,6 @@ def require_rows_for_factor(coded_samples: int, columns: int) -> None:
             f"coding.coded_samples = {coded_samples} is below the d + o = {columns} columns that a factor needs: raise it, lower"
             " features.dimension, or upload rows."
         )
-
-
-@one_blas_thread()
-def triangular_factor(rows: FloatArray) -> FloatArray:
-    """Return the upper triangle ``R`` with ``R^T R = Z^T Z`` and a diagonal of zero or more, of at least as many rows as columns.
-
-    Example:
-        >>> triangular_factor(np.array([[3.0, 0.0], [4.0, 5.0]])).round(12).tolist()
-        [[5.0, 4.0], [0.0, 3.0]]
-    """
-    return _upper(rows)
-
-
-def encode_factors(
-    devices: Sequence[Rows],
-    coded_samples: int,
-    *,
-    noise_variance: FloatArray,
-    label_noise_variance: FloatArray,
-    streams: Streams,
-    batch: int = 0,
-    clip_norm: float | None = None,
-    workers: Workers | None = None,
-) -> CodedData:
-    """Draw the factor of every device, and add up the second moments at the server.
-
-    The server keeps devices apart: ``sum_i R_i^T R_i`` has ``N c`` rows in effect, where a sum of coded rows has ``c``.
-
-    Args:
-        devices: the samples (and weights) of each device; one with neither samples nor noise adds nothing.
-        coded_samples: ``c`` of each device.
-        noise_variance: ``sigma_i^2`` of each device, (N,).
-        label_noise_variance: the same for the coded labels, (N,).
-        streams: the source of randomness: purpose ``coding-factor``, by device and batch.
-        batch: index of the coded batch, for schemes with several.
-        clip_norm: ``B``, the norm to which every sample is clipped first; None for no clipping.
-        workers: threads to spread devices over.
-
-    Returns:
-        The triangular factor of the sum of all second moments, with the summed noise variance.
-    """
-    dtype, dimension = devices[0].features.dtype, devices[0].features.shape[1]
-    received = device_factors(
-        devices,
-        coded_samples,
-        noise_variance=noise_variance,
-        label_noise_variance=label_noise_variance,
-        streams=streams,
-        batch=batch,
-        clip_norm=clip_norm,
-        workers=workers,
-    )
-    factors = (factor for _, factor in received)
-    return add_factors(factors, coded_samples, dimension, float(np.sum(noise_variance)), dtype)
-
-
-def device_factors(
-    devices: Sequence[Rows],
-    coded_samples: int,
-    *,
-    noise_variance: FloatArray,
-    label_noise_variance: FloatArray,
-    streams: Streams,
-    batch: int = 0,
-    clip_norm: float | None = None,
-    workers: Workers | None = None,
-) -> Iterator[tuple[int, FloatArray]]:
-    """Draw the factor of every device that has samples or noise, and yield its index and the factor as it is sent.
-
-    The arguments are those of `encode_factors`.
-    """
-    require_one_each(len(devices), noise_variance=noise_variance, label_noise_variance=label_noise_variance)
-    dtype = devices[0].features.dtype
-
-    def draw(i: int) -> tuple[int, FloatArray]:
-        rows = devices[i] if clip_norm is None else devices[i].clipped(clip_norm)
-        factor = sample_factor(
-            compute_gram([rows]),
-            coded_samples,
-            noise_variance=float(noise_variance[i]),
-            label_noise_variance=float(label_noise_variance[i]),
-            rng=streams.at("coding-factor", device=i, round=batch),
-        )
-        return i, factor.astype(dtype)
-
-    sending = [i for i, rows in enumerate(devices) if len(rows) or noise_variance[i] > 0 or label_noise_variance[i] > 0]
-    yield from (workers or Workers(1)).map(draw, sending)
 
 
 @one_blas_thread()

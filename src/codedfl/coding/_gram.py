@@ -11,6 +11,7 @@ import scipy.linalg
 
 from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
+from codedfl.coding._clipping import clip_weights
 from codedfl.coding._least_norm import least_norm_solution
 from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
@@ -65,9 +66,14 @@ class Rows(ShortRepr):
             [[1.5, 2.0, 0.5], [0.0, 0.5, 1.0]]
         """
         require_positive("clip_norm", bound)
-        largest = bound / np.maximum(self.norms(), bound)
+        largest = clip_weights(self.norms(), bound)
         weights = largest if self.weights is None else np.minimum(self.weights, largest)
         return Rows(self.features, self.labels, weights, self.chosen)
+
+    def taking(self, places: IntArray) -> Rows:
+        """Return some of the rows, in the order given; nothing is copied but their weights."""
+        weights = None if self.weights is None else self.weights[places]
+        return Rows(self.features, self.labels, weights, places if self.chosen is None else self.chosen[places])
 
     def norms(self) -> FloatArray:
         """Return ``||x||`` of every row, without a copy of all rows."""

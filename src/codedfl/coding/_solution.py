@@ -9,7 +9,7 @@ import scipy.linalg
 
 from codedfl._validation import require_non_negative, require_positive
 from codedfl.coding._encoder import CodedData
-from codedfl.coding._gram import SMALLEST_PIVOT, Rows, compute_gram
+from codedfl.coding._gram import SMALLEST_PIVOT
 from codedfl.parallel import one_blas_thread
 from codedfl.typing import FloatArray
 
@@ -56,7 +56,7 @@ def coded_solution(coded: CodedData, ridge_share: float = 0.25) -> FloatArray:
         ``W``, (d, o), in float64.
 
     Example:
-        >>> from codedfl.coding import encode
+        >>> from codedfl.coding import Rows, encode
         >>> rng = np.random.default_rng(0)
         >>> X = rng.standard_normal((50, 2))
         >>> coded = encode(Rows(X, X @ [[1.0], [2.0]]), 4000, noise_variance=0.0, rng=rng)
@@ -64,13 +64,52 @@ def coded_solution(coded: CodedData, ridge_share: float = 0.25) -> FloatArray:
         [1.0, 2.0]
     """
     require_non_negative("ridge_share", ridge_share)
-    c = coded.coded_samples
-    moments = compute_gram([Rows(coded.features, coded.labels)])
-    values, vectors = scipy.linalg.eigh(moments.features / c)
+    c, gram = coded.coded_samples, coded.gram()
+    values, vectors = scipy.linalg.eigh(gram.features / c)
     ridge = ridge_share * second_moment_error(float(values.mean()), len(values), coded.effective_rows)
     damped = np.maximum(values - coded.noise_variance, 0.0) + ridge
+    return damped_solution(damped, vectors, vectors.T @ gram.cross / c)
+
+
+def damped_solution(damped: FloatArray, vectors: FloatArray, target: FloatArray) -> FloatArray:
+    """Return ``V diag(1 / e) b`` for damped eigenvalues ``e``, without the directions in which they are next to zero.
+
+    Args:
+        damped: ``e``, (d,).
+        vectors: ``V``, the eigenvectors as columns, (d, d).
+        target: ``b``, the right-hand side along each of them, (d, o).
+
+    Example:
+        >>> damped_solution(np.array([0.0, 2.0]), np.eye(2), np.array([[1.0], [1.0]])).ravel().tolist()
+        [0.0, 0.5]
+    """
     kept = damped > SMALLEST_PIVOT**2 * damped.max()
     inverse = np.zeros_like(damped)
     inverse[kept] = 1.0 / damped[kept]
-    solution: FloatArray = vectors @ (inverse[:, None] * (vectors.T @ moments.cross / c))
+    solution: FloatArray = vectors @ (inverse[:, None] * target)
     return solution
+
+
+@one_blas_thread()
+def coded_spectrum(coded: CodedData) -> FloatArray:
+    """Return the eigenvalues of ``X~^T X~ / c`` in ascending order, those of the noise included, (d,)."""
+    values: FloatArray = scipy.linalg.eigvalsh(coded.moments())
+    return values
+
+
+def batch_curvature(values: FloatArray, coded_samples: int, batch: int) -> float:
+    """Return ``lambda_max + tr (1/b - 1/c)``, below whose inverse steps on batches of coded rows are stable in the mean square.
+
+    The second moment of a batch of ``b`` Gaussian rows has the mean square ``H^2 + (tr(H) H + H^2) / b``; for the
+    batches of ``c`` given rows the excess is ``1/b - 1/c`` instead of ``1/b``, up to the smaller term.
+
+    Args:
+        values: eigenvalues of ``X~^T X~ / c``, ascending.
+        coded_samples: ``c``.
+        batch: ``b``.
+
+    Example:
+        >>> batch_curvature(np.array([1.0, 2.0, 5.0]), 100, 50), batch_curvature(np.array([1.0, 2.0, 5.0]), 100, 100)
+        (5.08, 5.0)
+    """
+    return float(values[-1]) + float(values.sum()) * max(1 / batch - 1 / coded_samples, 0.0)

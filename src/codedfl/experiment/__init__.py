@@ -20,7 +20,7 @@ from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._noise import Difference
 from codedfl.experiment._notes import notes_on
 from codedfl.experiment._per_run import PerRunCallback
-from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of, statement_of, update_releases
+from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
 from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import run, sweep, tune
@@ -45,7 +45,6 @@ __all__ = [
     "Audit",
     "Comparison",
     "Config",
-    "Covers",
     "Difference",
     "EmpiricalAudit",
     "Evidence",
@@ -66,6 +65,7 @@ __all__ = [
     "evidence_of",
     "family_key",
     "grid_points",
+    "guarantee_of_run",
     "load_config",
     "notes_on",
     "over_seeds",
@@ -73,7 +73,6 @@ __all__ = [
     "parse_config",
     "parse_override",
     "privacy_of",
-    "privacy_statement",
     "record_trace",
     "releases_of",
     "reopen_seed_folders",
@@ -85,13 +84,11 @@ __all__ = [
     "run_theory",
     "seed_configs",
     "short_names",
-    "statement_of",
     "summarise",
     "sweep",
     "time_to_share",
     "to_toml",
     "tune",
-    "update_releases",
     "upload_privacy",
     "verdict",
     "write_audit",

@@ -19,9 +19,8 @@ from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import DeviceAudit, Upload, audit_device
+from codedfl.privacy import AuditedUpload, DeviceAudit, ThreatModel, audit_device
 from codedfl.progress import Progress
-from codedfl.training import ThreatModel
 
 EPSILONS: dict[ThreatModel, str] = {"each-message": "epsilon", "sums-only": "epsilon_in_sum"}
 """The joint epsilon of a device, features and labels, under every threat model."""
@@ -144,7 +143,7 @@ def run_audit(
     with one_blas_thread():
         uploading = np.flatnonzero(code.uploading)
         for done, i in enumerate(uploading):
-            upload = Upload(
+            upload = AuditedUpload(
                 coded_samples=code.coded_samples,
                 noise_variance=float(code.noise_variance[i]),
                 label_noise_variance=float(code.label_noise_variance[i]),

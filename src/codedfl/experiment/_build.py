@@ -38,8 +38,8 @@ from codedfl.incentive import (
     table_sensitivities,
 )
 from codedfl.parallel import Workers, available_cores
+from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import Code, Setting
 from codedfl.typing import BoolArray, FloatArray
 
 LARGE_DIMENSION = 1000

@@ -9,10 +9,12 @@ from codedfl._plain import plain
 from codedfl.config import Config
 from codedfl.experiment._build import Experiment
 from codedfl.experiment._display import in_html, in_one_line
-from codedfl.experiment._privacy_statement import privacy_statement
+from codedfl.experiment._privacy_statement import guarantee_of_run
 from codedfl.experiment._provenance import provenance_of
 from codedfl.models import Predictor
-from codedfl.training import Evaluator, RunResult, Setting
+from codedfl.privacy import Guarantee
+from codedfl.setting import Setting
+from codedfl.training import Evaluator, RunResult
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,13 +80,17 @@ class Comparison:
             input_names=preprocessing.input_names if preprocessing else (),
             target_columns=data.target,
             device_column=data.device_column,
-            logits=getattr(result.prepared.device, "softmax", False),
+            logits=result.prepared.loss.logits,
             provenance=provenance_of(result, self.config, self.evaluator),
         )
         center = self.config.privacy.label_center
         return predictor.shifted(center) if center != 0 else predictor
 
-    def privacy(self, scheme: str) -> dict[str, Any]:
-        """Return the privacy of everything that devices sent in the run of a scheme; see `privacy_statement`."""
+    def guarantee(self, scheme: str) -> Guarantee:
+        """Return what may be claimed about everything that devices sent in the run of a scheme."""
         experiment = self.experiment
-        return privacy_statement(self[scheme], self.config, experiment.feature_map, experiment.preprocessing)
+        return guarantee_of_run(self[scheme], self.config, experiment.feature_map, experiment.preprocessing)
+
+    def privacy(self, scheme: str) -> dict[str, Any]:
+        """Return the guarantee of a scheme for reports; see `codedfl.privacy.Guarantee`."""
+        return self.guarantee(scheme).as_dict()

@@ -78,9 +78,9 @@ def _cells(comparison: Comparison, result: RunResult, private: bool) -> Iterator
     yield f"{final.everything_charged_s:.0f}"
     yield f"{final.bytes_up / 1e6:.1f}"
     if private:
-        statement = comparison.privacy(result.scheme.name)
-        yield number(statement["epsilon"])
-        yield str(statement["covers"])
+        guarantee = comparison.guarantee(result.scheme.name)
+        yield number(guarantee.epsilon)
+        yield guarantee.covers
 
 
 def _row(kind: str, cells: list[str] | Iterator[str], attributes: str = "") -> str:

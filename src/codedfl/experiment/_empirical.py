@@ -21,10 +21,10 @@ from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.experiment._empirical_views import add_updates, add_uploads
 from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._pace import Pace
-from codedfl.experiment._privacy_statement import Covers, privacy_statement, releases_of
+from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import EmpiricalBound, GaussianMechanism, audit_scores, model_scores
+from codedfl.privacy import Covers, EmpiricalBound, GaussianMechanism, audit_scores, model_scores
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.training import (
@@ -34,6 +34,7 @@ from codedfl.training import (
     Run,
     RunResult,
     Scheme,
+    payloads_of,
     train_together,
 )
 
@@ -148,7 +149,7 @@ def run_empirical_audit(
     planted = plant_canaries(experiment.setting, canaries)
     schemes = [make_scheme(name, config.options.get(name)) for name in config.schemes]
     for scheme in schemes:  # refused here, and not after others have trained
-        scheme.require_possible(planted.setting, scheme.device.plan(planted.setting))
+        scheme.require_possible(planted.setting, scheme.plan(planted.setting))
     # The rows of absent canaries are zero, and so are their norms.
     with planted.setting.workers, one_blas_thread(), np.errstate(divide="ignore"):
         audits = [_audit(scheme, experiment, planted, confidence, progress) for scheme in schemes]
@@ -167,13 +168,13 @@ def _audit(
     scheme: Scheme, experiment: Experiment, planted: PlantedCanaries, confidence: float, progress: Progress
 ) -> SchemeAudit:
     progress.update(f"preparing {scheme.title}")
-    prepared = scheme.prepare(planted.setting, plan=scheme.device.plan(planted.setting))
+    prepared = scheme.prepare(planted.setting, plan=scheme.plan(planted.setting))
     sent_first, sent_later = Evidence.none(len(planted.included)), Evidence.none(len(planted.included))
     progress.update(f"guessing from the upload of {scheme.title}")
     add_uploads(sent_first, planted, prepared)
     result = _train(experiment.config, planted, prepared, sent_later, progress)
-    statement = privacy_statement(result, experiment.config, experiment.feature_map, experiment.preprocessing)
-    covers: Covers = statement["covers"]
+    guarantee = guarantee_of_run(result, experiment.config, experiment.feature_map, experiment.preprocessing)
+    covers = guarantee.covers
     progress.update(f"bounding epsilon of {scheme.title}")
 
     def bound(evidence: Evidence, what: Covers) -> EmpiricalBound:
@@ -191,9 +192,7 @@ def _audit(
     everything = bound(sent_first + sent_later, covers)
     covered = bound(sent_first, covers) if covers == "upload" else everything
     progress.say(f"{scheme.title}: epsilon is at least {covered.epsilon:.3g}")
-    return SchemeAudit(
-        scheme.name, scheme.title, statement["epsilon"], covers, statement["threat_model"], covered, everything
-    )
+    return SchemeAudit(scheme.name, scheme.title, guarantee.epsilon, covers, guarantee.against, covered, everything)
 
 
 def _train(
@@ -224,7 +223,7 @@ def _rate(config: Config, prepared: PreparedScheme) -> LearningRate:
     if prepared.scheme.tunes_itself:
         return LearningRate(1.0)
     scale = min(options.grid) if options.scale == "grid" else float(options.scale)
-    return LearningRate.relative(scale, prepared.setting.gram.smoothness, options.decay_rounds)
+    return LearningRate.relative(scale, prepared.smoothness, options.decay_rounds)
 
 
 def _gaussian(result: RunResult, covers: Covers) -> bool:
@@ -233,8 +232,8 @@ def _gaussian(result: RunResult, covers: Covers) -> bool:
         return False
     counted = [
         release.mechanism
-        for device in range(result.prepared.setting.federation.devices)
-        for release in releases_of(result, device)
+        for sent in releases_of(result)
+        for release in sent
         if covers == "everything" or release.upload
     ]
     return all(isinstance(mechanism, GaussianMechanism) and mechanism.sampling_rate == 1 for mechanism in counted)
@@ -252,4 +251,4 @@ class _Watched:
     def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
         updates = list(round.updates)
         add_updates(self.evidence, self.planted, self.prepared, state.model, round, updates)
-        return self.prepared.scheme.apply(state, replace(round, updates=iter(updates)))
+        return self.prepared.scheme.apply(state, replace(round, payloads=payloads_of(updates)))

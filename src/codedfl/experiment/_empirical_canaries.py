@@ -10,7 +10,7 @@ from codedfl.coding import Rows
 from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.privacy import make_canaries
-from codedfl.training import Setting
+from codedfl.setting import Setting
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
 OVERSIZE = 4.0

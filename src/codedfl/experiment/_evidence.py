@@ -8,13 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from codedfl.curvature import FactorUpload, SubspaceUpload
 from codedfl.data import Task
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._noise import row_scores
-from codedfl.experiment._privacy_statement import Covers
-from codedfl.private import SketchUpload
-from codedfl.training import CodedUpload, Evaluation, RunResult, Status
+from codedfl.privacy import Covers
+from codedfl.training import Evaluation, RunResult, Status
 from codedfl.typing import FloatArray
 
 Clock = Literal["training", "everything"]
@@ -24,9 +22,6 @@ BYTES_A_NUMBER = 4
 
 LEAST_HELD = 5
 """Evaluations over which a score is to be held, at least."""
-
-CODED = (CodedUpload, FactorUpload, SubspaceUpload, SketchUpload)
-"""Uploads of random combinations of samples; exact or noisy statistics are not coded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +157,12 @@ def _scheme(comparison: Comparison, result: RunResult) -> SchemeEvidence:
     return SchemeEvidence(
         name=result.scheme.name,
         title=result.scheme.title,
-        coded=isinstance(result.scheme.upload, CODED),
+        coded=result.scheme.upload is not None and result.scheme.upload.is_coded,
         status=result.status,
         curve=tuple(result.curve),
         rows=_rows(comparison, result.model) if math.isfinite(result.final.score) else np.zeros(0),
         upload_bytes=float(result.progress.ledger.coded_bits.sum()) / 8,
-        covers=comparison.privacy(result.scheme.name)["covers"] if private else None,
+        covers=comparison.guarantee(result.scheme.name).covers if private else None,
     )
 
 

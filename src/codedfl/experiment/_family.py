@@ -22,6 +22,7 @@ from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
+from codedfl.setting import Setting
 from codedfl.training import (
     Callback,
     Checkpoint,
@@ -33,12 +34,12 @@ from codedfl.training import (
     RunResult,
     Scheme,
     Search,
-    Setting,
     StepSizeChoice,
     StopTogether,
     StopTraining,
     choose_step_sizes,
     load_checkpoint,
+    require_no_bound,
     train_together,
     unstable_steps,
     validation_setting,
@@ -83,8 +84,9 @@ class Family:
     def _job(self, scheme: Scheme, experiment: Experiment) -> Job:
         """Plan a scheme's rounds. A scheme that cannot run is refused here, not after others have trained for hours."""
         trace = experiment.traces.get(scheme.name)
-        plan = scheme.device.plan(experiment.setting, trace)
+        plan = scheme.plan(experiment.setting, trace)
         scheme.require_possible(experiment.setting, plan)
+        require_no_bound(scheme, experiment.config.training.model_norm_bound or None)
         rounds = rounds_of(experiment.config, scheme, experiment.setting, plan)
         if trace is not None and plan.broadcasts and rounds > trace.rounds:
             raise InputError(
@@ -101,6 +103,7 @@ class Family:
             self._say_sizes(evaluator)
             if self.folder and not self.folder.has_details:
                 plans = [(job.scheme, job.plan, job.rounds) for job in self.jobs.values()]
+                self.folder.keep_versions()
                 self.folder.keep_details(start_details(self.first, evaluator, plans))
             results = {} if self.stop and self.stop.stopped else self._results(evaluator)
         elapsed = time.perf_counter() - self.began
@@ -214,7 +217,7 @@ class Family:
         options, training = job.config.learning_rate, job.config.training
         self.progress.update(f"preparing the search for the step size of {job.scheme.title}")
         setting = validation_setting(job.experiment.setting, options.validation_fraction)
-        plan = job.scheme.device.plan(setting, job.experiment.traces.get(job.scheme.name))
+        plan = job.scheme.plan(setting, job.experiment.traces.get(job.scheme.name))
         prepared = uploads.prepare(job.scheme, setting, plan)
         rounds = rounds_of(job.config, job.scheme, setting, plan)
         return Search(
@@ -228,7 +231,7 @@ class Family:
 
     def _unstable(self, job: Job, prepared: PreparedScheme, rounds: int) -> frozenset[float]:
         """Return the step sizes of the grid that cannot converge; the empty set if none would be left to try."""
-        options, smoothness = job.config.learning_rate, prepared.setting.gram.smoothness
+        options, smoothness = job.config.learning_rate, prepared.smoothness
         # A bounded model cannot diverge, and a decaying step size may start above the stable range.
         if not options.only_stable or job.config.training.model_norm_bound or options.decay_rounds:
             return frozenset()
@@ -241,7 +244,7 @@ class Family:
             f"no step size of learning_rate.grid is stable for {job.scheme.title}: noise this strong makes the Hessian of the"
             " coded data indefinite, so lower coding.noise_variance, raise coding.coded_samples, bound the model with"
             " training.model_norm_bound, or add smaller steps."
-            if prepared.coded and prepared.coded[0].noise_variance > 0
+            if prepared.coded_noise > 0
             else f"no step size of learning_rate.grid is stable for {job.scheme.title}: add smaller steps."
         )
         self.progress.say(self.remarks[-1])

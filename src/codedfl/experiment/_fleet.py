@@ -60,9 +60,14 @@ def build_fleet(config: Config, names: tuple[str, ...], streams: Streams) -> Any
             mac_rate_factor=fleet.mac_rate_factor,
             transmit_power_dbm=fleet.transmit_power_dbm,
         )
-    if "." not in fleet.file and not Path(fleet.file).exists():
+    if names_plugin(fleet.file):
         return _from_plugin(fleet.file, names, streams.at("fleet"))
     return read_fleet(fleet.file, names, name_column=config.data.device_column)
+
+
+def names_plugin(file: str) -> bool:
+    """Return whether ``fleet.file`` means the fleet of a plug-in; a file of that name takes precedence."""
+    return bool(file) and "." not in file and not Path(file).exists()
 
 
 def _from_plugin(name: str, names: tuple[str, ...], rng: np.random.Generator) -> AnyFleet:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from codedfl.coding import batch_curvature, coded_spectrum
 from codedfl.config import Config
 from codedfl.experiment._build import Experiment
 from codedfl.identity import identity
-from codedfl.private import batch_curvature, coded_spectrum
-from codedfl.training import (
-    DevicePlan,
-    Idle,
-    LearningRate,
-    PreparedScheme,
-    Scheme,
-    Setting,
-    StepSizeChoice,
-    rounds_within,
-)
+from codedfl.setting import Setting
+from codedfl.training import DevicePlan, Idle, LearningRate, PreparedScheme, Scheme, StepSizeChoice, rounds_within
 
 OWN_STEP_MULTIPLES = tuple(2.0**-halvings for halvings in range(7))
 """Multiples of the step of a scheme that tunes itself: 1, and those to back off to if the run diverges."""
@@ -73,7 +65,7 @@ class Job:
             return tuple(LearningRate(multiple) for multiple in multiples)
         smaller = sorted((t.scale for t in choice.trials if t.scale < scale), reverse=True) if choice else []
         decay_rounds = self.config.learning_rate.decay_rounds
-        smoothness = _coded_curvature(prepared) if self.covered_by_upload else prepared.setting.gram.smoothness
+        smoothness = _coded_curvature(prepared) if self.covered_by_upload else prepared.smoothness
         return tuple(LearningRate.relative(each, smoothness, decay_rounds) for each in (scale, *smaller))
 
 
@@ -105,6 +97,6 @@ def run_identity(scheme: Scheme, experiment: Experiment) -> str:
 
 def _coded_curvature(prepared: PreparedScheme) -> float:
     """Return the curvature of the coded data that the server takes its steps on."""
-    (coded,) = prepared.coded
+    (coded,) = prepared.held
     batch = int(getattr(prepared.server, "batch", coded.coded_samples))
     return batch_curvature(coded_spectrum(coded), coded.coded_samples, batch)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from codedfl._messages import number
-from codedfl.curvature import CurvatureState
 from codedfl.data import Federation, is_federation_folder, is_file_name
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.experiment._round_notes import round_notes
 from codedfl.fleet import MeasuredFleet
+from codedfl.schemes import CurvatureState
 from codedfl.training import RunResult
 
 HARDLY_EVER = 1e-3
@@ -131,9 +131,9 @@ def _privacy_notes(comparison: Comparison) -> list[str]:
 
 def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
     """Yield what the epsilon of a run does not cover."""
-    statements = {result.scheme.name: comparison.privacy(result.scheme.name) for result in comparison.results}
+    guarantees = {result.scheme.name: comparison.guarantee(result.scheme.name) for result in comparison.results}
     uncovered = {
-        what: [r.scheme.title for r in comparison.results if statements[r.scheme.name]["covers"] == what]
+        what: [r.scheme.title for r in comparison.results if guarantees[r.scheme.name].covers == what]
         for what in ("upload", "nothing")
     }
     if titles := uncovered["upload"]:
@@ -141,7 +141,7 @@ def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
         yield f"epsilon of {', '.join(titles)} covers {its} {upload} alone; {its} updates travel in the clear."
     if titles := uncovered["nothing"]:
         yield f"epsilon of {', '.join(titles)} covers nothing."
-    covered = [name for name, statement in statements.items() if statement["covers"] == "everything"]
+    covered = [name for name, guarantee in guarantees.items() if guarantee.covers == "everything"]
     others = [name for name in COVERED_IN_FULL if name not in comparison.config.schemes]
     if others and (not covered or COVERED_IN_FULL[0] in others):
         yield f"epsilon covers all that devices send with {', '.join(others)}, not compared here: add to schemes what suits you."
@@ -153,7 +153,7 @@ def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
     clip_norm = comparison.setting.code.clip_norm
     if clip_norm is not None:
         yield f"samples are clipped to norm {clip_norm:g}, which weights {clipped_share(comparison.setting):.0%} of them down."
-    outside = {clause for statement in statements.values() for clause in statement["outside"]}
+    outside = {clause for guarantee in guarantees.values() for clause in guarantee.outside}
     yield f"outside of any epsilon: {'; '.join(sorted(outside))}."
 
 

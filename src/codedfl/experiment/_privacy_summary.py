@@ -1,16 +1,20 @@
-"""The privacy of a run's coded uploads."""
+"""The privacy of a run's upload by itself: its epsilon, and what that would be against somebody who sees less."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from codedfl.coding import Rows
-from codedfl.curvature import FactorUpload, SubspaceUpload
-from codedfl.privacy import PrivacyAccountant, gaussian_epsilon, mi_dp_bits, sketch_sensitivity
-from codedfl.training import CodedUpload, DevicePlan, RunResult, Scheme, Setting
+from codedfl.experiment._privacy_statement import upload_releases
+from codedfl.privacy import CodedMechanism, Release, guarantee_of
+from codedfl.setting import Setting
+from codedfl.training import DevicePlan, RunResult, Scheme
+
+HIDING_VARIANCE, HIDING_BOUND = 1e300, 1e150
+"""Noise variance, and bound on labels that sizes their noise, with which labels tell nothing to the precision of a number."""
 
 
 def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
@@ -21,8 +25,7 @@ def privacy_of(result: RunResult, delta: float) -> dict[str, Any]:
 def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: float) -> dict[str, Any]:
     """Return the budgets of a scheme's upload, the largest over devices, with their meaning.
 
-    The factor of coded rows has the budgets of the rows, since ``R^T R`` is sufficient for their law. A sketch with noise is a
-    Gaussian mechanism; MI-DP says nothing about it.
+    All epsilons follow from the mechanisms of `Upload.releases`, as the guarantee of a run does, and from nothing else.
 
     Args:
         scheme: the scheme.
@@ -31,92 +34,60 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
         delta: that of the (epsilon, delta) guarantees.
 
     Returns:
-        ``mi_dp_bits`` for one entry of the features; ``epsilon_features`` for the features alone, ``epsilon`` for features and
-        labels as they were uploaded and ``epsilon_in_sum`` if the server sees only the sum over devices, all in the worst
-        case; None without an upload, infinite without a guarantee.
+        ``mi_dp_bits``, the paper's bound for one entry of the coded features, and ``mi_dp``, what it means; ``epsilon``, that of
+        the guarantee of a run, which covers the upload and no more; ``epsilon_features``, if nobody saw what the upload tells
+        about labels, and ``epsilon_in_sum``, if the server saw only the sum over devices. Infinite without a guarantee; None
+        without an upload, and where the guarantee covers updates as well, so that the upload alone has none.
     """
+    epsilons: dict[str, float | None] = dict.fromkeys(("epsilon_features", "epsilon", "epsilon_in_sum"))
     if scheme.upload is None:
-        none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
-        return {**none, "mi_dp": "no coded upload"}
-    if isinstance(scheme.upload, SubspaceUpload):
-        return _privacy_of_sketch(setting, scheme.upload, delta)
-    if not isinstance(scheme.upload, CodedUpload | FactorUpload):
-        if scheme.upload.noise:
-            none = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"))
-            return {**none, "mi_dp": "no coded upload"}
-        unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
-        return {**unbounded, "mi_dp": "no bound: exact statistics"}
-    rows = max(plan.coded_rows(setting.code.coded_samples))
-    kept_apart = isinstance(scheme.upload, FactorUpload) or scheme.upload.kind == "factor"
-    code = CodedUpload(scheme.upload.noise, "factor" if kept_apart else "rows", _share(scheme)).code(setting, plan)
-    on, uploading = 1.0 if scheme.upload.noise else 0.0, code.uploading
-    noise, label_noise = on * code.noise_variance[uploading], on * code.label_noise_variance[uploading]
-    bits = mi_dp_bits(rows, float(noise.min()))
-    meaning = "data-free bound for one entry of the coded features" if math.isfinite(bits) else "no bound: no noise"
-    epsilon = _epsilon(setting, rows, float(noise.min()), float(label_noise.min()), delta)
-    # Second moments of several devices do not share their noise as rows do that are added up.
-    return {
-        "mi_dp_bits": bits,
-        "mi_dp": meaning,
-        "epsilon_features": _epsilon(setting, rows, float(noise.min()), None, delta),
-        "epsilon": epsilon,
-        "epsilon_in_sum": epsilon
-        if kept_apart
-        else _epsilon(setting, rows, float(noise.sum()), float(label_noise.sum()), delta),
-    }
+        return {"mi_dp_bits": None, "mi_dp": "no coded upload", **epsilons}
+    if plan.precision(0) == 0:
+        sent = upload_releases(scheme, setting, plan)
+        features = upload_releases(scheme, _without_labels(setting), plan)
+        adds_up = scheme.upload.can_be_summed and not (setting.privacy is not None and setting.privacy.sums_only)
+        summed = _in_sum(scheme, setting, plan) if adds_up else sent
+        epsilons = {
+            "epsilon_features": guarantee_of(features, delta).epsilon,
+            "epsilon": guarantee_of(sent, delta).epsilon,
+            "epsilon_in_sum": guarantee_of(summed, delta).epsilon,
+        }
+    bits, meaning = scheme.upload.mi_dp(setting, plan)
+    return {"mi_dp_bits": bits, "mi_dp": meaning, **epsilons}
 
 
-def _epsilon(setting: Setting, rows: int, noise: float, label_noise: float | None, delta: float) -> float:
-    """Return the worst-case epsilon under this noise; infinite if samples are not clipped."""
-    label_bound = setting.label_bound
-    if setting.code.clip_norm is None or (label_noise is not None and label_bound is None):
-        return math.inf
-    return PrivacyAccountant(
-        coded_samples=rows,
-        noise_variance=noise,
-        delta=delta,
-        norm_bound=setting.code.clip_norm,
-        label_noise_variance=label_noise,
-        label_norm_bound=label_bound or 1.0,
-    ).epsilon
+def _without_labels(setting: Setting) -> Setting:
+    """Return a setting in which so much noise is on the labels that only what an upload tells about features counts."""
+    code, target = setting.code, setting.privacy
+    hiding = np.full_like(code.label_noise_variance, HIDING_VARIANCE)
+    bound = 1.0 if code.label_bound is None else code.label_bound
+    return replace(
+        setting,
+        code=replace(code, label_noise_variance=hiding, label_bound=bound),
+        privacy=None if target is None else replace(target, label_bound=HIDING_BOUND),
+    )
 
 
-def _share(scheme: Scheme) -> float:
-    return scheme.upload.budget_share if isinstance(scheme.upload, CodedUpload) else 1.0
-
-
-def _privacy_of_sketch(setting: Setting, upload: SubspaceUpload, delta: float) -> dict[str, Any]:
-    """Return the budgets of a sketch; see `codedfl.privacy.sketch_sensitivity`.
-
-    The server keeps devices apart, so there is no sum that would hide one among others.
-    """
-    code, bound, samples = setting.code, setting.code.clip_norm, setting.federation.samples
-    sending = code.uploading & (samples > 0)
-    if not upload.noise or not np.all(code.noise_variance[sending] > 0):
-        unbounded = dict.fromkeys(("mi_dp_bits", "epsilon_features", "epsilon", "epsilon_in_sum"), math.inf)
-        return {**unbounded, "mi_dp": "no bound: sketch without noise"}
-    features = both = math.inf
-    label_bound = setting.label_bound
-    if bound is not None and label_bound is not None:
-        features = both = 0.0
-        for i in np.flatnonzero(sending):
-            some = bool(upload.rows < samples[i])
-            changes = sketch_sensitivity(bound, label_bound, some_rows=some)
-            squares = [
-                change**2 / variance if variance > 0 else math.inf
-                for change, variance in zip(
-                    changes, (float(code.noise_variance[i]), float(code.label_noise_variance[i])), strict=True
-                )
-            ]
-            features, both = max(features, squares[0]), max(both, sum(squares))
-    epsilon = gaussian_epsilon(math.sqrt(both), delta)
-    return {
-        "mi_dp_bits": None,
-        "mi_dp": "not defined for sketches",
-        "epsilon_features": gaussian_epsilon(math.sqrt(features), delta),
-        "epsilon": epsilon,
-        "epsilon_in_sum": epsilon,
-    }
+def _in_sum(scheme: Scheme, setting: Setting, plan: DevicePlan) -> list[tuple[Release, ...]]:
+    """Return what each device sends as it is in the sum over devices, in which the noise of all of them adds up."""
+    code, uploading = setting.code, setting.code.uploading
+    if setting.privacy is None:
+        noise, label_noise = (
+            np.full_like(values, values[uploading].sum()) for values in (code.noise_variance, code.label_noise_variance)
+        )
+        summed = replace(code, noise_variance=noise, label_noise_variance=label_noise)
+        return upload_releases(scheme, replace(setting, code=summed), plan)
+    # With a target, all devices have the same noise.
+    devices = int(np.count_nonzero(uploading))
+    return [
+        tuple(
+            replace(release, mechanism=replace(mechanism, signal_to_noise=mechanism.signal_to_noise / devices))
+            if isinstance(mechanism := release.mechanism, CodedMechanism)
+            else release
+            for release in sent
+        )
+        for sent in upload_releases(scheme, setting, plan)
+    ]
 
 
 def clipped_share(setting: Setting) -> float:

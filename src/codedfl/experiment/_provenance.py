@@ -11,7 +11,10 @@ from pydantic import BaseModel
 from codedfl._plain import plain
 from codedfl._version import __version__
 from codedfl.config import Config
+from codedfl.data import is_plugin_dataset
+from codedfl.experiment._fleet import names_plugin
 from codedfl.identity import NOT_IDENTITY, identity
+from codedfl.plugins import Kind, find_plugin
 from codedfl.training import Evaluator, RunResult
 
 PATHS = (("data", "dataset"), ("data", "test_file"), ("fleet", "file"), ("fleet", "trace"))
@@ -45,6 +48,22 @@ def provenance_of(result: RunResult, config: Config, evaluator: Evaluator) -> di
         }
     )
     return provenance
+
+
+def plugin_versions(config: Config) -> dict[str, str]:
+    """Return package, version and source of every plug-in of a configuration, by kind and name.
+
+    Example:
+        >>> plugin_versions(Config())
+        {}
+    """
+    used: list[tuple[Kind, str]] = [("scheme", name) for name in config.schemes]
+    if is_plugin_dataset(config.data.dataset):
+        used.append(("dataset", config.data.dataset))
+    if names_plugin(config.fleet.file):
+        used.append(("fleet", config.fleet.file))
+    found = {f"{kind} {name}": find_plugin(kind, name) for kind, name in used}
+    return {name: plugin.fingerprint() for name, plugin in found.items() if plugin is not None}
 
 
 def _changed(config: Config) -> dict[str, Any]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 from codedfl._plain import plain
-from codedfl.curvature import CurvatureModel
+from codedfl.coding import CurvatureModel, SubspaceSketch, coded_spectrum
 from codedfl.experiment._build import Experiment, incentive_outcome
 from codedfl.experiment._comparison import Comparison
 from codedfl.fleet import Arrivals
 from codedfl.identity import identity
 from codedfl.parallel import one_blas_thread
-from codedfl.private import coded_spectrum
 from codedfl.training import DevicePlan, Evaluator, PreparedScheme, RunResult, Scheme
 from codedfl.typing import FloatArray
 
@@ -155,10 +155,10 @@ def _spectrum(prepared: Sequence[PreparedScheme]) -> dict[str, Any] | None:
     """
     seen: dict[int, dict[str, Any]] = {}
     for each in prepared:
-        if id(each.uploaded) in seen:
-            seen[id(each.uploaded)]["schemes"].append(each.scheme.name)
+        if id(each.held) in seen:
+            seen[id(each.held)]["schemes"].append(each.scheme.name)
         elif each.setting.federation.dimension <= LARGEST_SPECTRUM and (found := _server_view(each)):
-            seen[id(each.uploaded)] = {"schemes": [each.scheme.name], **found}
+            seen[id(each.held)] = {"schemes": [each.scheme.name], **found}
     if not seen:
         return None
     exact = scipy.linalg.eigvalsh(prepared[0].setting.gram.features)[::-1]
@@ -166,16 +166,26 @@ def _spectrum(prepared: Sequence[PreparedScheme]) -> dict[str, Any] | None:
 
 
 def _server_view(prepared: PreparedScheme) -> dict[str, Any] | None:
-    if len(prepared.coded) == 1:
-        (coded,) = prepared.coded
-        noise = coded.noise_variance
-        return {"kind": "coded data", "noise_variance": noise, **_thinned(coded_spectrum(coded)[::-1])}
-    try:
-        sketch = prepared.sketch
-    except LookupError:
+    return _seen_in(prepared.held, prepared.setting.federation.samples.astype(np.float64))
+
+
+@singledispatch
+def _seen_in(held: object, samples: FloatArray) -> dict[str, Any] | None:  # noqa: ARG001 (for what has a Hessian)
+    """Return what the server sees of the eigenvalues of ``X^T X`` in what it holds; None if that has none of its own."""
+    return None
+
+
+@_seen_in.register
+def _(held: tuple, samples: FloatArray) -> dict[str, Any] | None:  # type: ignore[type-arg] # noqa: ARG001
+    if len(held) != 1:
         return None
-    model = CurvatureModel.of(sketch, prepared.setting.federation.samples.astype(np.float64))
-    return {"kind": "sketch", "noise_variance": None, **_thinned(model.values)}
+    (coded,) = held
+    return {"kind": "coded data", "noise_variance": coded.noise_variance, **_thinned(coded_spectrum(coded)[::-1])}
+
+
+@_seen_in.register
+def _(held: SubspaceSketch, samples: FloatArray) -> dict[str, Any] | None:
+    return {"kind": "sketch", "noise_variance": None, **_thinned(CurvatureModel.of(held, samples).curvature.values)}
 
 
 def _thinned(values: FloatArray) -> dict[str, Any]:

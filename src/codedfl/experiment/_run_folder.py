@@ -19,6 +19,7 @@ from codedfl.config import Config, load_config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._display import curves_png
+from codedfl.experiment._provenance import plugin_versions
 from codedfl.experiment._run_details import run_details
 from codedfl.experiment._summary import summarise
 from codedfl.files import remove_leftovers, write_atomically
@@ -37,10 +38,11 @@ class RunFolder:
     Args:
         path: the folder.
         config: the configuration that the folder holds.
+        new: whether the folder was made for a run that has not begun, and goes if that run is refused.
     """
 
-    def __init__(self, path: Path | str, config: Config) -> None:
-        self.path, self.config = Path(path), config
+    def __init__(self, path: Path | str, config: Config, *, new: bool = False) -> None:
+        self.path, self.config, self.new = Path(path), config, new
 
     @classmethod
     def create(cls, path: Path | str, config: Config) -> RunFolder:
@@ -53,7 +55,7 @@ class RunFolder:
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise InputError(f"{path} exists and is not empty: resume the run in it, or give another folder.")
-            folder = cls(path, config)
+            folder = cls(path, config, new=True)
             folder._make_subfolders()
             write_atomically(path / "config.toml", to_toml(config))
         except OSError as error:
@@ -65,7 +67,7 @@ class RunFolder:
         """Open the folder of an earlier run, and remove files that a killed process left incomplete.
 
         Raises:
-            InputError: if it is not a run folder.
+            InputError: if it is not a run folder, or a plug-in of the run is not what it was.
         """
         path = Path(path)
         if not ((path / "config.toml").is_file() and (path / "checkpoints").is_dir()):
@@ -73,6 +75,7 @@ class RunFolder:
                 f"{path} holds no run to resume (no config.toml or no checkpoints in it): give the folder of a run."
             )
         folder = cls(path, load_config(path / "config.toml"))
+        folder.require_same_plugins()
         try:
             remove_leftovers(path)
             folder._make_subfolders()
@@ -80,14 +83,36 @@ class RunFolder:
             raise InputError(f"{path} cannot be written ({error.strerror}): give it the permission.") from error
         return folder
 
+    def require_same_plugins(self) -> None:
+        """Refuse to continue with another plug-in than the run began with: one table would hold the results of both.
+
+        Raises:
+            InputError: a plug-in has another version, or other source, than `keep_versions` recorded.
+        """
+        path = self.path / "versions.json"
+        try:
+            recorded = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            raise InputError(f"{path} is damaged ({error}): delete it to continue with what is installed.") from error
+        for name, now in plugin_versions(self.config).items():
+            before = recorded.get(name, now)
+            if before != now:
+                raise InputError(
+                    f"{self.path} was begun with another {name} ({before}) than is installed ({now}), and their results would be"
+                    " mixed: install that version again, or give another folder."
+                )
+
     def _make_subfolders(self) -> None:
         for name in SUBFOLDERS:
             (self.path / name).mkdir(parents=True, exist_ok=True)
 
     def discard_unused(self) -> None:
-        """Remove the folder if it holds nothing but the configuration, so that a run refused at its start leaves no trace."""
+        """Remove the folder if it holds nothing that a run could continue from, so that a refused run leaves no trace."""
         subfolders = [self.path / name for name in SUBFOLDERS]
-        files = [self.path / name for name in ("config.toml", "details.json")]
+        # A curve alone is of no use: without a checkpoint the run begins again.
+        files = {self.path / name for name in ("config.toml", "details.json", "versions.json")} | {
+            *self.path.glob("curves/*.csv")
+        }
         if {*self.path.rglob("*")} <= {*subfolders, *files}:
             with suppress(OSError):  # leftovers do no harm
                 for file in files:
@@ -127,12 +152,16 @@ class RunFolder:
         """Write the details of the run, those of its start or those of its end; ``codedfl report`` shows them."""
         write_atomically(self.path / "details.json", json.dumps(details))
 
+    def keep_versions(self) -> None:
+        """Write what the run is computed by."""
+        write_atomically(self.path / "versions.json", json.dumps(_versions(self.config), indent=2))
+
     def write_results(self, comparison: Comparison) -> None:
         """Write the summary, details, curves, pictures, models and versions."""
         self.keep_details(run_details(comparison))
         write_atomically(self.path / "summary.json", json.dumps(summarise(comparison), indent=2))
         write_atomically(self.path / "curves.csv", curves_csv(comparison))
-        write_atomically(self.path / "versions.json", json.dumps(_versions(comparison), indent=2))
+        self.keep_versions()
         if comparison.results:
             write_atomically(self.path / "curves.png", curves_png(comparison, "training"))
             write_atomically(self.path / "curves-charged.png", curves_png(comparison, "everything"))
@@ -164,12 +193,13 @@ def curves_csv(comparison: Comparison) -> str:
     return curves_to_csv((result.scheme.name, result.curve) for result in comparison.results)
 
 
-def _versions(comparison: Comparison) -> dict[str, object]:
+def _versions(config: Config) -> dict[str, object]:
     return {
         "codedfl": __version__,
-        "seed": comparison.config.seed,
+        "seed": config.seed,
         "python": platform.python_version(),
         "backend": backend(),
         "platform": platform.platform(),
         **{library: version(library) for library in LIBRARIES},
+        **plugin_versions(config),
     }

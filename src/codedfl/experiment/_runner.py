@@ -12,12 +12,14 @@ from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._family import Family
 from codedfl.experiment._given import Callbacks, Settings, as_callbacks, as_config
 from codedfl.experiment._run_folder import RunFolder
+from codedfl.plugins import blaming_plugins
 from codedfl.progress import Progress
 from codedfl.training import StepSizeChoice, StopTogether
 
 Result = TypeVar("Result")
 
 
+@blaming_plugins()
 def run(
     config: Settings,
     *,
@@ -33,6 +35,7 @@ def run(
             path of a TOML file.
         experiment: the configuration's data, fleet and code, if already built.
         folder: where checkpoints and results go; schemes with a checkpoint continue from it. None keeps everything in memory.
+            A new one goes if the run is refused.
         progress: where to report progress; True for a display of its own, on the terminal or in the notebook.
         callbacks: one or several, added to every run; one that raises `StopTraining` ends the comparison, with the results so far
             kept.
@@ -48,14 +51,20 @@ def run(
         20
     """
     config, hooks = as_config(config), as_callbacks(callbacks)
-    with showing(progress) as shown:
-        runner = Family([config], shown, hooks, experiment=experiment, folder=folder)
-        (comparison,) = runner.compare()
+    try:
+        with showing(progress) as shown:
+            runner = Family([config], shown, hooks, experiment=experiment, folder=folder)
+            (comparison,) = runner.compare()
+    except Exception:
+        if folder and folder.new:
+            folder.discard_unused()
+        raise
     if folder:
         folder.write_results(comparison)
     return comparison
 
 
+@blaming_plugins()
 def sweep(
     configs: Sequence[Settings],
     *,
@@ -102,6 +111,7 @@ def sweep(
         return _by_family(configs, compare)
 
 
+@blaming_plugins()
 def check(configs: Sequence[Settings], *, like: Experiment | None = None, progress: Progress | bool = False) -> None:
     """Refuse whatever `sweep` would refuse, without training.
 
@@ -127,6 +137,7 @@ def check(configs: Sequence[Settings], *, like: Experiment | None = None, progre
         _by_family(configs, build)
 
 
+@blaming_plugins()
 def tune(
     configs: Sequence[Settings],
     *,

@@ -60,7 +60,7 @@ class SweepFolder:
         """Open the folder of an earlier sweep.
 
         Raises:
-            InputError: if it is not one.
+            InputError: if it is not one, or a plug-in is not what it was for the points that are complete.
         """
         path = Path(path)
         try:
@@ -75,7 +75,11 @@ class SweepFolder:
             ) from error
         remove_leftovers(path)
         points = [Point(folder, values, load_config(path / folder / "config.toml")) for folder, values in named]
-        return cls(path, axes, points)
+        folder = cls(path, axes, points)
+        for point in points:
+            if folder.is_complete(point):
+                RunFolder(path / point.folder, point.config).require_same_plugins()
+        return folder
 
     def discard_unused(self) -> None:
         """Remove what a sweep that was refused at its start has written."""

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from codedfl.coding import Rows
+from codedfl.coding import Rows, clipped_labels
 from codedfl.config import Config
 from codedfl.data import FeatureMap, Federation
 from codedfl.errors import InputError
-from codedfl.privacy import GaussianMechanism
+from codedfl.privacy import GaussianMechanism, PrivacyTarget
 from codedfl.streams import Streams
-from codedfl.training import PrivacyTarget, clipped_labels
 from codedfl.typing import FloatArray
 
 NORM_SHARE = 0.02

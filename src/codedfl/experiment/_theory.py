@@ -18,6 +18,7 @@ from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, FixedBatchArrivals
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
+from codedfl.setting import Setting
 from codedfl.theory import (
     Constants,
     GapBound,
@@ -25,11 +26,11 @@ from codedfl.theory import (
     LimitError,
     LimitPoint,
     Reading,
-    Round,
+    RoundLaw,
     RoundVariance,
     measure_constants,
 )
-from codedfl.training import Callback, InverseProbability, RunProgress, RunResult, Scheme, Setting
+from codedfl.training import Callback, InverseProbability, RunProgress, RunResult, Scheme
 from codedfl.typing import FloatArray
 
 MOST_EXACT_WORK = 2e10
@@ -57,7 +58,7 @@ class TheoryReport(ShortRepr):
     """
 
     comparison: Comparison
-    round: Round
+    round: RoundLaw
     constants: Constants
     bounds: dict[Reading, GapBound]
     at_start: RoundVariance
@@ -186,7 +187,7 @@ def run_theory(
     progress.update(f"loading {config.data.dataset}")
     experiment = build_experiment(config)
     scheme, setting = make_scheme("scfl", config.options.get("scfl")), experiment.setting
-    round = round_of(scheme, setting, scheme.device.plan(setting).arrivals)
+    round = round_of(scheme, setting, scheme.plan(setting).arrivals)
     if setting.known_gram is None:
         raise InputError(
             f"features.dimension = {round.dimension} is too large to hold X^T X, which the theory needs: use fewer features."
@@ -212,13 +213,13 @@ def run_theory(
         at_start=theory.variance(round, theory.start),
         at_optimum=theory.variance(round, gram.optimum),
         limit=theory.limit(round),
-        drawn_limit=theory.drawn_limit(result.prepared.coded[0]),
+        drawn_limit=theory.drawn_limit(result.prepared.held[0]),
         sensitivity=theory.sensitivity(),
         tradeoff=theory.tradeoff(),
     )
 
 
-def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
+def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> RoundLaw:
     """Return the law of a round of SCFL in its setting."""
     aggregation = scheme.aggregation
     if setting.cohort is not None:
@@ -229,7 +230,7 @@ def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
         arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
     ):
         raise InputError(f"the theory is about SCFL, not about {scheme.title}: choose scfl.")
-    if getattr(scheme.upload, "kind", "rows") != "rows":
+    if scheme.upload is not None and not scheme.upload.has_rows:
         raise InputError(f"options.{scheme.name}.upload: the theory is about coded rows, so set it to 'rows'.")
     code = setting.code
     if code.clip_norm is not None:
@@ -237,7 +238,7 @@ def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> Round:
             f"coding.clip_norm = {code.clip_norm:g}: clipped samples make the coded gradient biased, which the theory leaves "
             "out: set it to 0."
         )
-    return Round(
+    return RoundLaw(
         parts=tuple(setting.rows(i) for i in range(setting.federation.devices)),
         arrival_probability=arrivals.probability,
         inverse_batch=arrivals.inverse_batch,

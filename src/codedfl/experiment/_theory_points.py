@@ -9,6 +9,7 @@ import numpy as np
 from codedfl.coding import CodedData
 from codedfl.errors import InputError
 from codedfl.privacy import mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.setting import Setting
 from codedfl.theory import (
     Constants,
     GapBound,
@@ -16,14 +17,13 @@ from codedfl.theory import (
     LimitError,
     LimitPoint,
     Reading,
-    Round,
+    RoundLaw,
     RoundVariance,
     gap_bound,
     limit_error,
     limit_point,
     round_variance,
 )
-from codedfl.training import Setting
 from codedfl.typing import FloatArray
 
 READINGS: tuple[Reading, ...] = ("printed", "corrected")
@@ -59,22 +59,22 @@ class Point:
 class TheoryOfRun:
     """The theory of a round and of rounds like it, with the constants and step sizes of one run."""
 
-    round: Round
+    round: RoundLaw
     setting: Setting
     constants: Constants
     step_sizes: FloatArray
     start: FloatArray
 
-    def bound(self, round: Round, reading: Reading) -> GapBound:
+    def bound(self, round: RoundLaw, reading: Reading) -> GapBound:
         """Return Theorem 1 for these step sizes."""
         distance = float(np.linalg.norm(self.start - round.gram.optimum))
         return gap_bound(round, self.constants, self.step_sizes, distance, reading)
 
-    def variance(self, round: Round, model: FloatArray) -> RoundVariance:
+    def variance(self, round: RoundLaw, model: FloatArray) -> RoundVariance:
         """Return the exact variance of an update with one local step."""
         return round_variance(round.changed(local_steps=1), model)
 
-    def limit(self, round: Round) -> LimitError | None:
+    def limit(self, round: RoundLaw) -> LimitError | None:
         """Return the predicted remaining gap; None if ``X^T X`` is singular."""
         try:
             return limit_error(round, float(self.step_sizes[-1]))
@@ -88,7 +88,7 @@ class TheoryOfRun:
         except InputError:  # the Hessian that training sees is singular
             return None
 
-    def point(self, value: float, round: Round) -> Point:
+    def point(self, value: float, round: RoundLaw) -> Point:
         """Evaluate everything for one value of a parameter."""
         m, limit = float(round.samples.sum()), self.limit(round)
         printed, corrected = (self.bound(round, reading).after(len(self.step_sizes)) for reading in READINGS)

@@ -26,10 +26,17 @@ Example:
 from codedfl.fleet._allocation import Allocation, allocate, expected_return, optimal_loads
 from codedfl.fleet._answer_files import is_recording
 from codedfl.fleet._answers import Answers, ArrivalChances, ResponseTimes
-from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals
+from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals, asking
 from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._channel import Channel
-from codedfl.fleet._deadline import ROUNDS_NEEDED, SLOWEST, epoch_seconds, expected_batch, fastest_deadline
+from codedfl.fleet._deadline import (
+    ROUNDS_NEEDED,
+    SLOWEST,
+    epoch_seconds,
+    expected_batch,
+    fastest_deadline,
+    patient_deadline,
+)
 from codedfl.fleet._latency import RoundTiming
 from codedfl.fleet._measured import MeasuredFleet, MeasuredTiming
 from codedfl.fleet._profile_files import read_fleet
@@ -64,6 +71,7 @@ __all__ = [
     "TraceArrivals",
     "Workload",
     "allocate",
+    "asking",
     "bandwidth_for_straggler_ratio",
     "draw_fleet",
     "epoch_seconds",
@@ -72,6 +80,7 @@ __all__ = [
     "fastest_deadline",
     "is_recording",
     "optimal_loads",
+    "patient_deadline",
     "read_fleet",
     "read_trace",
     "round_timing",

@@ -197,3 +197,8 @@ def given_arrival(joint: FloatArray, probability: FloatArray) -> FloatArray:
 def read_only(array: FloatArray) -> FloatArray:
     array.setflags(write=False)
     return array
+
+
+def asking(everyone: AdaptiveBatchArrivals | FixedBatchArrivals, cohort: int | None) -> Arrivals:
+    """Return the arrivals when a random cohort is asked in each round; None asks all devices."""
+    return everyone if cohort is None else CohortArrivals(everyone, cohort)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
+from scipy import optimize
 
 from codedfl.fleet._measured import MeasuredTiming
 from codedfl.fleet._timing import Timing
@@ -93,3 +95,45 @@ def fastest_deadline(timing: Timing, samples: IntArray) -> float:
         return timing.deadline_s
     predicted = ROUNDS_NEEDED * deadlines + np.mean(np.minimum(epochs, longest), axis=1)
     return float(deadlines[int(np.argmin(predicted))])
+
+
+LATE = 0.02
+"""Share of the updates that may be late. Every update costs privacy, so rounds are long enough for nearly all of them."""
+
+
+def patient_deadline(timing: Timing, batch_sizes: IntArray) -> float:
+    """Return the least deadline at which a share `LATE` of the updates or fewer are late on average.
+
+    If more than that never arrive however long a round lasts, it is the deadline beyond which nobody else arrives.
+
+    Args:
+        timing: fleet, channel and workload.
+        batch_sizes: rows that each device computes on, (N,); 0 for a device without any.
+
+    Example:
+        >>> from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
+        >>> fleet = Fleet(("a", "b"), np.array([1.2e6, 1.5e6]), np.array([15.0, 25.0]))
+        >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
+        >>> round(patient_deadline(timing, np.array([3000, 3000])), 1)
+        121.9
+    """
+    taking_part = batch_sizes > 0
+    if not taking_part.any():
+        return timing.deadline_s
+
+    def excess(log_deadline: float) -> float:
+        patient = replace(timing, deadline_s=math.exp(log_deadline))
+        return float(np.mean(1 - patient.arrival_probability(batch_sizes)[taking_part])) - LATE
+
+    longest_s = timing.longest_s(batch_sizes)
+    if math.isfinite(longest_s) and excess(math.log(longest_s)) > 0:
+        return longest_s
+    low = high = math.log(timing.shortest_s(batch_sizes))
+    while excess(high) > 0:
+        high += 1.0
+    if high == low:
+        return math.exp(high)
+    enough = float(optimize.brentq(excess, low, high, xtol=1e-9)) + 1e-9
+    while excess(enough) > 0:  # recorded answers come in steps
+        enough += 1e-9
+    return math.exp(enough)

@@ -60,7 +60,7 @@ class RoundTiming(ShortRepr, ServerTiming):
     @property
     def download_s(self) -> float:
         """t_D = M / download rate."""
-        return self.workload.payload_bits / self.channel.download_rate_bps
+        return self.workload.bits_down / self.channel.download_rate_bps
 
     @property
     def attenuation(self) -> FloatArray:

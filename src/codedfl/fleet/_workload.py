@@ -19,23 +19,34 @@ class Workload:
     """What a device does in a round.
 
     Args:
-        payload_bits: M, the size of a model or of an update.
+        payload_bits: M, the size of what a device sends in a round: an update, and whatever else its scheme declares.
         macs_per_sample: N_MAC, multiply-accumulate operations for one sample in one local step.
         local_steps: τ.
+        download_bits: the size of what it receives: a model, and whatever else its scheme declares. M unless given.
 
     Example:
         >>> Workload.for_linear_model(dimension=2000, outputs=10, local_steps=5)
-        Workload(payload_bits=640000, macs_per_sample=40000, local_steps=5)
+        Workload(payload_bits=640000, macs_per_sample=40000, local_steps=5, download_bits=640000)
     """
 
     payload_bits: float
     macs_per_sample: float
     local_steps: int
+    download_bits: float | None = None
 
     def __post_init__(self) -> None:
         require_positive("workload.payload_bits", self.payload_bits)
         require_positive("workload.macs_per_sample", self.macs_per_sample)
+        if self.download_bits is None:
+            object.__setattr__(self, "download_bits", self.payload_bits)
+        require_positive("workload.download_bits", self.bits_down)
         object.__setattr__(self, "local_steps", whole_number("workload.local_steps", self.local_steps, 1))
+
+    @property
+    def bits_down(self) -> float:
+        """The size of what a device receives in a round."""
+        assert self.download_bits is not None
+        return self.download_bits
 
     @classmethod
     def for_linear_model(cls, dimension: int, outputs: int, local_steps: int) -> Workload:

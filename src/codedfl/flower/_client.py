@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,15 +16,18 @@ from codedfl._version import __version__
 from codedfl.coding import Rows, compute_gram
 from codedfl.errors import InputError
 from codedfl.files import Arrays
+from codedfl.flower._checks import MASKED
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._config_files import read_client, read_federation
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import REFUSED, Kind
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._masked_device import MaskedDevice
+from codedfl.flower._memory import Memory
 from codedfl.flower._packet import Packet
 from codedfl.flower._policy import (
     NoiseLevel,
+    agreed_mechanism,
     check_batch,
     check_prescription,
     check_update,
@@ -33,18 +36,19 @@ from codedfl.flower._policy import (
     upload_request,
 )
 from codedfl.flower._private_budget import check_private_release, mean_multiplier
-from codedfl.flower._private_update import is_private, make_private_update, requested_private_train
+from codedfl.flower._private_update import make_private_update, requested_private_train
 from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.flower._requests import TrainRequest, requested_menu, requested_train, wants_smoothness
-from codedfl.flower._uploads import UploadTask, make_upload
+from codedfl.flower._uploads import UploadTask
 from codedfl.flower._vault import Vault, digest_of
 from codedfl.identity import identity
+from codedfl.losses import Loss
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import gaussian_epsilon
+from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
-from codedfl.training import Start, Steps, accumulate_gradients, bernoulli_steps, walking_steps
-from codedfl.typing import FloatArray
+from codedfl.training import Local, Scheme, Start, Steps, bernoulli_steps, walking_steps
 
 log = logging.getLogger("codedfl.federation")
 
@@ -113,6 +117,23 @@ class Client:
         return UploadTask.of(self.federation)
 
     @cached_property
+    def scheme(self) -> Scheme:
+        """The scheme of the federation, of which this device runs its half."""
+        return make_scheme(self.federation.scheme, self.federation.options)
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What it takes its steps on."""
+        return self.scheme.loss_for(self.federation.data.task)
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """What it remembers between rounds; None if its scheme remembers nothing."""
+        shape = self.federation.dimension, self.federation.outputs
+        first = self.scheme.first_memory(shape, np.dtype(np.float32))
+        return None if first is None else Memory(self.vault, self.federation.prescription(), first)
+
+    @cached_property
     def batches(self) -> Streams:
         """The source of its batches."""
         return self.randomness.batches()
@@ -171,9 +192,9 @@ class Client:
         noise = noise_of(self.config, self.federation, samples=len(self.rows), menu=requested_menu(request))
         if noise is None:
             raise InputError("no item of the contract is worth it to this device: it uploads nothing.")
-        key = identity((self.federation.prescription(), task, noise.noise_variance, noise.label_noise_variance))
+        key = task.key(self.federation.prescription(), noise.noise_variance, noise.label_noise_variance)
         described = upload_request(key, self.config, self.federation, noise, samples=len(self.rows))
-        mu = 1 / mean_multiplier(self.federation) if task.kind == "mean" else None
+        mu = None if agreed_mechanism(self.federation) is None else 1 / mean_multiplier(self.federation)
         declared, stored = self._declared(noise), self.vault.stored(key)
         sent = stored is not None and self.ledger.has("upload", key, Packet(stored, declared).digest)
         check_upload(self.config.policy, described, self.ledger, stored=sent)
@@ -195,43 +216,46 @@ class Client:
         return arrays, noise
 
     @one_blas_thread()
-    def _drawn(self, task: UploadTask, noise: NoiseLevel) -> dict[str, FloatArray]:
-        return make_upload(
-            task, self.rows, noise.noise_variance, noise.label_noise_variance, self.randomness.encoding()
-        )
+    def _drawn(self, task: UploadTask, level: NoiseLevel) -> Arrays:
+        noise = self.randomness.encoding().of(level.noise_variance, level.label_noise_variance)
+        return task.upload.draw(task.terms, self.rows, noise)
 
     def _declared(self, noise: NoiseLevel) -> dict[str, int | float | str]:
         task = self.task
         assert task is not None
         values: dict[str, int | float | str] = {
             "device": self.config.name,
-            "kind": "masked" if self.masked else task.kind,
-            "coded_samples": task.coded_samples,
+            "kind": MASKED if self.masked else task.upload.name,
+            "coded_samples": task.terms.coded_samples,
             "noise_variance": noise.noise_variance,
             "label_noise_variance": noise.label_noise_variance,
         }
-        if task.kind == "subspace":
-            values["rows"] = min(task.sketch_rows, len(self.rows))
+        if task.upload.declares_rows:
+            values["rows"] = task.upload.rows_behind(len(self.rows))
         return values
 
     @one_blas_thread()
     def train(self, request: Packet) -> Packet:
         """Return the accumulated gradient of the round, (3) in the paper, or a private sum of gradients."""
-        if is_private(self.federation):
+        if self.scheme.private:
             return self._private_update(request)
         asked = requested_train(request, self.federation)
         check_update(self.config.policy, self.ledger)
         check_batch(self.config.policy, asked.batch_size, len(self.rows))
         began = time.perf_counter()
+        local = Local(lambda starts: self.steps(asked, starts), asked.local_steps, asked.step_size, len(self.rows))
+        before = self.memory.at(asked.counted) if self.memory else None
         with np.errstate(over="ignore", invalid="ignore"):
-            ((update,),) = accumulate_gradients([self.steps(asked)])
+            after, payload = self.scheme.update(before, asked.sent, local)
+        if self.memory:
+            self.memory.keep(asked.counted, asked.round, after)
         values: dict[str, int | float | str] = {
             "device": self.config.name,
             "round": asked.round,
             "batch_size": min(asked.batch_size, len(self.rows)),
             "compute_s": time.perf_counter() - began,
         }
-        return self._released("update", Packet({"update": update}, values), asked.round)
+        return self._released("update", Packet(dict(payload), values), asked.round)
 
     def _private_update(self, request: Packet) -> Packet:
         """Return the private update of a round: drawn at the first request, the same bytes if it is asked for again.
@@ -247,8 +271,8 @@ class Client:
             check_private_release(self.config, self.federation, self.ledger, asked.mu)
 
         def drawn() -> Arrays:
-            generator = self.randomness.update(asked.round)
-            return {"update": make_private_update(self.rows, asked, self.federation, generator)}
+            noise = self.randomness.update(asked.round)
+            return {"update": make_private_update(self.rows, asked, self.federation, noise)}
 
         arrays = stored if stored is not None else self.vault.release(key, drawn)
         values: dict[str, int | float | str] = {
@@ -271,12 +295,12 @@ class Client:
         )
         return packet
 
-    def steps(self, asked: TrainRequest) -> Steps:
+    def steps(self, asked: TrainRequest, starts: Sequence[Start]) -> Steps:
         """Return the gradient steps of a round, as the simulator takes them."""
-        work = (self.rows, self.batches, asked.batch_size, asked.local_steps, [Start(asked.model, asked.step_size)])
+        work = (self.rows, self.batches, asked.batch_size, asked.local_steps, starts)
         if asked.sampling == "walk":
-            return walking_steps(*work, device=self.index, round=asked.round, stride=asked.stride)
-        return bernoulli_steps(*work, device=self.index, round=asked.round)
+            return walking_steps(*work, device=self.index, round=asked.round, stride=asked.stride, loss=self.loss)
+        return bernoulli_steps(*work, device=self.index, round=asked.round, loss=self.loss)
 
     def _masked_phases(self) -> dict[str, Callable[[Packet], Packet]]:
         assert self.masked is not None

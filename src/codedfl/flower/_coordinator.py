@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.files import write_atomically
 from codedfl.flower._arrivals import NetworkArrivals
-from codedfl.flower._checks import ReceivedUpload
 from codedfl.flower._config_files import read_federation
 from codedfl.flower._context import ServerContext, ServerPart
 from codedfl.flower._device_data import load_rows
@@ -28,12 +28,13 @@ from codedfl.flower._rounds import Rounds
 from codedfl.flower._standing import Standing
 from codedfl.flower._store import ServerStore, state_folder
 from codedfl.flower._uploading import Uploading
-from codedfl.flower._uploads import UploadTask, gather
-from codedfl.private import CurvatureUpload, PrivateCurvature, clip_norm_of
+from codedfl.flower._uploads import UploadTask
 from codedfl.schemes import make_scheme
+from codedfl.setting import Setting
 from codedfl.streams import Streams
-from codedfl.training import LearningRate, Scheme, Setting, Uploaded, coded_of
+from codedfl.training import LearningRate, Scheme
 from codedfl.typing import FloatArray
+from codedfl.uploads import Received
 
 
 @dataclass
@@ -66,11 +67,11 @@ class Coordinator(ServerPart):
         self.journal.note("started", scheme=config.scheme, devices=list(config.devices))
         roster = self._roster()
         scheme = make_scheme(config.scheme, config.options)
-        setting, uploaded = self._uploaded(roster, scheme, test)
+        setting, held = self._uploaded(roster, scheme, test)
         arrivals = NetworkArrivals(len(roster.names), config.training.deadline_s)
-        plan = scheme.device.plan(setting, arrivals)
-        prepared = scheme.prepared(setting, plan, uploaded, cost=None)
-        rate = self._learning_rate(scheme, setting, roster, uploaded)
+        plan = scheme.plan(setting, arrivals)
+        prepared = scheme.prepared(setting, plan, held, cost=None)
+        rate = self._learning_rate(scheme, setting, roster, held)
         rounds = Rounds(self.context, roster, prepared, rate, arrivals)
         checkpoint = self.store.load()
         if checkpoint is not None:
@@ -96,11 +97,11 @@ class Coordinator(ServerPart):
 
     def _uploaded(
         self, roster: Roster, scheme: Scheme, test: tuple[FloatArray, FloatArray] | None
-    ) -> tuple[Setting, Uploaded]:
+    ) -> tuple[Setting, Any]:
         """Collect what is missing, and build what the server holds."""
         task = UploadTask.of(self.config)
         declared: dict[str, tuple[float, float]] = {}
-        received: Iterator[tuple[int, ReceivedUpload]] = iter(())
+        received: Iterable[tuple[int, Received]] = ()
         if task is not None and self.config.coding.sums_only:
             masked = MaskedUploading(self.context, roster, task, self._public_keys())
             masked.collect()
@@ -126,11 +127,13 @@ class Coordinator(ServerPart):
             test,
             Streams(roster.seed),
         )
-        if task is not None:
-            return setting, gather(scheme, task, setting, received)
-        if isinstance(scheme.upload, CurvatureUpload):  # that asks for nothing
-            return setting, (PrivateCurvature.unknown(setting.federation.total_samples, clip_norm_of(setting)),)
-        return setting, ()
+        if scheme.upload is None:
+            return setting, None
+        if self.config.coding.sums_only:  # summed in the order of the roster, as by a server that sees each
+            total = float(noise[:, 0].sum())
+            received = [(i, replace(upload, noise_variance=total)) for i, upload in received]
+        samples = setting.federation.samples.astype(np.float64)
+        return setting, scheme.upload.collect(self.config.terms, samples, received)
 
     def _held(self, uploading: Uploading) -> frozenset[str]:
         """Return whose uploads count: once training has begun, nobody joins them."""
@@ -146,20 +149,21 @@ class Coordinator(ServerPart):
         keys = self.folder / "server" / "keys"
         return read_roster(keys, self.config.devices) if keys.is_dir() else None
 
-    def _learning_rate(self, scheme: Scheme, setting: Setting, roster: Roster, uploaded: Uploaded) -> LearningRate:
+    def _learning_rate(self, scheme: Scheme, setting: Setting, roster: Roster, held: Any) -> LearningRate:
         """Return ``eta = scale / L``, with ``L`` from the coded data, or from what devices told."""
         if scheme.tunes_itself:
             return LearningRate(1.0)
-        scale = self.config.training.learning_rate
-        coded = coded_of(uploaded)
-        if not coded:
-            return LearningRate.relative(scale, sum(roster.smoothness))
-        data, samples = coded[0], setting.federation.samples
+        scale, curvature = self.config.training.learning_rate, scheme.loss_for(setting.federation.task).curvature
+        if scheme.upload is None or not scheme.upload.stands_for_data:
+            return LearningRate.relative(scale, curvature * sum(roster.smoothness))
+        data, samples = held[0], setting.federation.samples
         largest = float(np.linalg.norm(data.features.astype(np.float64), 2)) ** 2 / data.coded_samples
         # The noise adds sigma^2 to every eigenvalue; never trust the difference of two large numbers further than a tenth.
         known = max(largest - data.noise_variance, 0.1 * largest)
         # Devices that uploaded nothing are taken to be like the others.
-        return LearningRate.relative(scale, known * float(samples.sum() / samples[setting.code.uploading].sum()))
+        return LearningRate.relative(
+            scale, curvature * known * float(samples.sum() / samples[setting.code.uploading].sum())
+        )
 
 
 def require_runnable(folder: Path, config: FederationConfig) -> None:
@@ -175,7 +179,7 @@ def require_runnable(folder: Path, config: FederationConfig) -> None:
         config, config.devices, np.ones(devices, np.int64), nothing, nothing, everybody, None, Streams(0)
     )
     scheme = make_scheme(config.scheme, config.options)
-    scheme.require_possible(setting, scheme.device.plan(setting, NetworkArrivals(devices, config.training.deadline_s)))
+    scheme.require_possible(setting, scheme.plan(setting, NetworkArrivals(devices, config.training.deadline_s)))
 
 
 def server_test_data(folder: Path, config: FederationConfig) -> tuple[FloatArray, FloatArray] | None:

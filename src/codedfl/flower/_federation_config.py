@@ -19,8 +19,10 @@ from codedfl.errors import InputError
 from codedfl.flower._config_types import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
 from codedfl.flower._private_rules import PRIVATE_SCHEME, private_options, require_private
 from codedfl.identity import identity
-from codedfl.schemes import SCHEMES
+from codedfl.privacy import PrivacyTarget
+from codedfl.schemes import SCHEMES, make_scheme, scheme_names
 from codedfl.streams import MAX_SEED, Streams
+from codedfl.uploads import Terms
 
 PROTOCOL = 2
 """Version of what devices and server say to each other; both must have the same."""
@@ -207,12 +209,12 @@ class FederationConfig(Section):
     @field_validator("scheme")
     @classmethod
     def _runs_over_a_network(cls, name: str) -> str:
-        if name not in SCHEMES:
+        if name not in scheme_names():
             raise InputError(
                 f"scheme = {shown_json(name)} is not possible: it must be one of {', '.join(SUPPORTED_SCHEMES)}."
                 + did_you_mean(name, SUPPORTED_SCHEMES)
             )
-        if name not in SUPPORTED_SCHEMES:
+        if name not in SUPPORTED_SCHEMES and (name in SCHEMES or not make_scheme(name).over_network):
             raise ValueError(
                 "what its devices send is not offered over a network; choose "
                 f"{', '.join(SUPPORTED_SCHEMES[:-1])} or {SUPPORTED_SCHEMES[-1]}"
@@ -293,6 +295,27 @@ class FederationConfig(Section):
     def label_norm(self) -> float | None:
         """The largest norm ``B_Y`` of a sample's labels: 1 for classes, the bound that a regression was given or None."""
         return 1.0 if self.data.task == "classification" else self.privacy.label_bound or None
+
+    @property
+    def target(self) -> PrivacyTarget | None:
+        """What everything that a device sends is to keep; None if each device protects its own upload."""
+        asked = self.privacy
+        if asked.epsilon == 0:
+            return None
+        return PrivacyTarget(asked.epsilon, asked.delta, label_bound=self.label_norm or 1.0)
+
+    @property
+    def terms(self) -> Terms:
+        """What everybody knows of an upload."""
+        return Terms(
+            dimension=self.dimension,
+            outputs=self.outputs,
+            coded_samples=self.coding.coded_samples,
+            clip_norm=self.clip_norm,
+            label_bound=self.label_norm,
+            public=Streams(self.features.seed),
+            target=self.target,
+        )
 
     @property
     def dimension(self) -> int:

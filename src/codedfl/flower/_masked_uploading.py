@@ -11,7 +11,7 @@ import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.files import PRIVATE, Arrays, read_npz, write_npz
-from codedfl.flower._checks import BadMessage, ReceivedUpload, checked_answer, checked_upload
+from codedfl.flower._checks import BadMessage, checked_answer, checked_upload
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Kind, Reply
 from codedfl.flower._joining import menu_values, offered_menu, require_bought
@@ -21,6 +21,7 @@ from codedfl.flower._roster import Roster
 from codedfl.flower._uploads import UploadTask
 from codedfl.flower.masking import MaskedSum
 from codedfl.typing import FloatArray
+from codedfl.uploads import Received
 
 SUM = "sum"
 """The name under which the sum of all uploads is kept."""
@@ -50,7 +51,7 @@ class MaskedUploading(ServerPart):
     noise: dict[str, tuple[float, float]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = (self.task.coded_samples, self.config.dimension, self.config.outputs)
+        shape = (self.task.terms.coded_samples, self.config.dimension, self.config.outputs)
         terms = masking_terms(self.config, self.keys)
         self.sum = MaskedSum(terms, *shape)
         if self._progress.is_file():
@@ -96,11 +97,11 @@ class MaskedUploading(ServerPart):
         self._phase("unmask", survivors, lambda _: {"survivors": names, **agreed}, self._take_answer)
         features, labels = self.sum.total()
         noise = self._noise(survivors)
-        upload = ReceivedUpload(
-            "rows",
+        upload = Received(
             {"features": features.astype(np.float32), "labels": labels.astype(np.float32)},
             float(noise[:, 0].sum()),
             float(noise[:, 1].sum()),
+            kind=self.task.upload.name,
         )
         self.store.put_upload(SUM, upload)
         write_npz(self._held, {"names": np.array(survivors), "noise": noise}, PRIVATE)
@@ -116,7 +117,7 @@ class MaskedUploading(ServerPart):
         kept = read_npz(self._held, required=("names", "noise"))
         return _by_device([str(name) for name in kept["names"]], kept["noise"])
 
-    def received(self) -> Iterator[tuple[int, ReceivedUpload]]:
+    def received(self) -> Iterator[tuple[int, Received]]:
         """Yield the sum, as if one device had uploaded it."""
         yield 0, self.store.upload(SUM)
 
@@ -209,11 +210,10 @@ class MaskedUploading(ServerPart):
         upload = checked_upload(
             reply.packet,
             device=reply.device,
-            kind="masked",
-            dimension=self.config.dimension,
-            outputs=self.config.outputs,
-            coded_samples=self.task.coded_samples,
+            upload=self.task.upload,
+            terms=self.task.terms,
             samples=self.roster.samples[place],
+            masked=True,
         )
         require_bought(self.config, self.roster.items[place], upload.noise_variance)
         self.sum.add(reply.device, upload.arrays["features"], upload.arrays["labels"])

@@ -7,29 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from codedfl._messages import listing, shown
-from codedfl.curvature import SubspaceUpload
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig, ClientPolicy
 from codedfl.flower._federation_config import FederationConfig
-from codedfl.flower._private_budget import mean_multiplier, mean_noise_variance
+from codedfl.flower._private_budget import mean_noise_variance
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.incentive import Menu
-from codedfl.privacy import (
-    PrivacyAccountant,
-    gaussian_epsilon,
-    mi_dp_bits,
-    noise_variance_for_mi_dp,
-    sketch_sensitivity,
-)
-from codedfl.private import CurvatureUpload
+from codedfl.privacy import Mechanism, epsilon_of, mi_dp_bits, noise_variance_for_mi_dp
 from codedfl.schemes import make_scheme
-from codedfl.training import Upload
-
-LABEL_NORM = 1.0
-"""``B_Y`` of one-hot labels. Labels of a regression have no bound that is known without the data."""
+from codedfl.uploads import Upload
 
 MOST_VARIANCE = 1e30
 """Bounded as in the configuration, so that draws and their squares stay within single precision."""
@@ -79,9 +67,10 @@ def upload_request(
 ) -> UploadRequest:
     """Describe the upload of a device for `check_upload`."""
     upload, delta = _upload_of(federation), client.privacy.delta
-    rows = 0 if isinstance(upload, SubspaceUpload | CurvatureUpload) else federation.coding.coded_samples
+    assert upload is not None
     epsilon = epsilon_of_upload(federation, noise, samples=samples, delta=delta)
-    return UploadRequest(key, rows, noise, epsilon, delta, labels=not isinstance(upload, CurvatureUpload))
+    rows = upload.coded_rows(federation.terms)
+    return UploadRequest(key, rows, noise, epsilon, delta, labels=upload.tells_of_labels)
 
 
 def check_prescription(policy: ClientPolicy, federation: FederationConfig, requested: str) -> None:
@@ -218,27 +207,20 @@ def epsilon_of_upload(
         Epsilon in nats; 0 for a scheme without upload; None if there is no bound: samples are not clipped, features or labels
         have no noise, or the labels of a regression have no norm that is known without the data.
     """
-    upload, coding = _upload_of(federation), federation.coding
+    upload = _upload_of(federation)
     if upload is None:
         return 0.0
-    if isinstance(upload, CurvatureUpload):
-        return gaussian_epsilon(1 / mean_multiplier(federation), delta)
-    if _no_bound(federation) or noise.noise_variance == 0 or noise.label_noise_variance == 0:
-        return None
-    if isinstance(upload, SubspaceUpload):
-        features, labels = _changes(federation, upload, samples)
-        mu = math.hypot(features / math.sqrt(noise.noise_variance), labels / math.sqrt(noise.label_noise_variance))
-        epsilon = gaussian_epsilon(mu, delta)
-    else:
-        epsilon = PrivacyAccountant(
-            coded_samples=coding.coded_samples,
-            noise_variance=noise.noise_variance,
-            delta=delta,
-            norm_bound=coding.clip_norm,
-            label_noise_variance=noise.label_noise_variance,
-            label_norm_bound=LABEL_NORM,
-        ).epsilon
+    agreed = agreed_mechanism(federation)
+    if agreed is not None:
+        return epsilon_of((agreed,), delta)
+    epsilon = upload.epsilon(federation.terms, noise.noise_variance, noise.label_noise_variance, samples, delta)
     return epsilon if math.isfinite(epsilon) else None
+
+
+def agreed_mechanism(federation: FederationConfig) -> Mechanism | None:
+    """Return the mechanism that a federation prescribes for the upload of every device; None if each sets its own noise."""
+    upload, target = _upload_of(federation), federation.target
+    return None if upload is None or target is None else upload.agreed_mechanism(target)
 
 
 def noise_of(
@@ -266,7 +248,7 @@ def noise_of(
     upload, privacy, policy = _upload_of(federation), client.privacy, client.policy
     if upload is None:
         return NoiseLevel(0.0, 0.0)
-    if isinstance(upload, CurvatureUpload):
+    if agreed_mechanism(federation) is not None:
         return NoiseLevel(mean_noise_variance(client, federation), 0.0)
     least = policy.least_noise_variance
     if privacy.epsilon > 0:
@@ -278,7 +260,7 @@ def noise_of(
         label_noise = _first(privacy.label_noise_variance, on * federation.coding.label_noise_variance)
     if menu is None or privacy.sensitivity == 0:
         return NoiseLevel(noise, label_noise)
-    if isinstance(upload, SubspaceUpload):
+    if not upload.coded_rows(federation.terms):
         raise InputError(
             f"scheme = {shown(federation.scheme)} uploads sketches, about which a contract in bits of coded features says "
             'nothing: set options.upload to "factor", or privacy.sensitivity to 0.'
@@ -308,17 +290,6 @@ def _no_bound(federation: FederationConfig) -> str:
     return ""
 
 
-def _changes(federation: FederationConfig, upload: Upload, samples: int) -> tuple[float, float]:
-    """Return the most by which one sample changes what is sent about features and about labels, in norm.
-
-    For coded rows these are the norms of the sample.
-    """
-    bound = federation.coding.clip_norm
-    if not isinstance(upload, SubspaceUpload):
-        return bound, LABEL_NORM
-    return sketch_sensitivity(bound, LABEL_NORM, some_rows=upload.rows < samples)
-
-
 def _noise_for_budget(
     client: ClientConfig, federation: FederationConfig, upload: Upload, samples: int
 ) -> tuple[float, float]:
@@ -330,8 +301,8 @@ def _noise_for_budget(
     reason = _no_bound(federation)
     if reason:
         raise InputError(f"privacy.epsilon = {privacy.epsilon:g} cannot be kept, as {reason}.")
-    features, labels = _changes(federation, upload, samples)
-    budget = _largest_ratio(federation, upload, privacy.epsilon, privacy.delta)
+    features, labels = upload.sensitivities(federation.terms, samples)
+    budget = upload.largest_ratio(federation.terms, privacy.epsilon, privacy.delta)
     half = 2 * labels**2 / budget
     least = max(half, federation.coding.label_noise_variance, client.policy.least_label_noise_variance)
     label_noise = _first(privacy.label_noise_variance, least)
@@ -348,21 +319,6 @@ def _noise_for_budget(
             f"{MOST_VARIANCE:g}: allow a larger epsilon."
         )
     return noise, label_noise
-
-
-def _largest_ratio(federation: FederationConfig, upload: Upload, epsilon: float, delta: float) -> float:
-    """Return the largest ``a^2 / sigma^2 + b^2 / sigma_Y^2`` that keeps a budget."""
-    if not isinstance(upload, SubspaceUpload):
-        rows = federation.coding.coded_samples
-        return 1 / PrivacyAccountant(coded_samples=rows, epsilon=epsilon, delta=delta).noise_variance
-    high = 1.0
-    while gaussian_epsilon(high, delta) < epsilon:
-        high *= 2
-    low = high / 2
-    while gaussian_epsilon(low, delta) >= epsilon:
-        low /= 2
-    mu = float(optimize.brentq(lambda mu: gaussian_epsilon(mu, delta) - epsilon, low, high, xtol=1e-300, rtol=1e-14))
-    return mu**2
 
 
 def _require_menu(menu: Menu) -> None:

@@ -11,8 +11,7 @@ from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._private_rules import PRIVATE_SCHEME
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.privacy import gaussian_epsilon
-from codedfl.private import MEAN_SHARE
-from codedfl.training import PrivacyTarget
+from codedfl.uploads import Mean
 
 _SAME = 1e-9
 """An epsilon that noise was solved for and that is computed back differs by less than this, relatively."""
@@ -20,7 +19,8 @@ _SAME = 1e-9
 
 def mean_multiplier(federation: FederationConfig) -> float:
     """Return the noise of the sum of a device's features, over the norm that they are clipped to."""
-    return PrivacyTarget(federation.privacy.epsilon, federation.privacy.delta).multiplier_for_share(MEAN_SHARE)
+    assert federation.target is not None
+    return Mean().agreed_mechanism(federation.target).noise_multiplier
 
 
 def mean_noise_variance(client: ClientConfig, federation: FederationConfig) -> float:

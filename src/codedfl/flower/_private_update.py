@@ -11,19 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl._messages import shown
-from codedfl.coding import Rows
+from codedfl.coding import Geometry, Rows, clip_weights, clipped_labels
 from codedfl.errors import InputError
-from codedfl.flower._exact_uploads import BLOCK_ROWS, UNIT_ROUNDOFF
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
-from codedfl.flower._private_rules import PRIVATE_SCHEME
-from codedfl.flower._randomness import UploadGenerator
 from codedfl.flower._requests import requested_model, requested_round
-from codedfl.privacy import gaussian_noise_on_grid
-from codedfl.private import CurvatureUpload
+from codedfl.privacy import BLOCK_ROWS, Noise
 from codedfl.schemes import make_scheme
-from codedfl.training import Geometry, clipped_labels, clipped_sum
+from codedfl.training import clipped_sum
 from codedfl.typing import FloatArray
+from codedfl.uploads import UNIT_ROUNDOFF
 
 FARTHEST = 10.0
 """Norm of a row, in clip norms, beyond which it is scaled down: errors of rounding then have a bound that is public."""
@@ -56,11 +53,6 @@ class PrivateRequest:
         return 1 / self.noise_multiplier
 
 
-def is_private(federation: FederationConfig) -> bool:
-    """Return whether the updates of a federation are private."""
-    return federation.scheme == PRIVATE_SCHEME
-
-
 def requested_private_train(request: Packet, federation: FederationConfig) -> PrivateRequest:
     """Check a request to train in a private federation.
 
@@ -78,28 +70,24 @@ def requested_private_train(request: Packet, federation: FederationConfig) -> Pr
     )
 
 
-def make_private_update(
-    rows: Rows, asked: PrivateRequest, federation: FederationConfig, generator: np.random.Generator
-) -> FloatArray:
+def make_private_update(rows: Rows, asked: PrivateRequest, federation: FederationConfig, noise: Noise) -> FloatArray:
     """Return ``D sum x r^T min(1, C / (||D x|| ||r||)) + N(0, C^2 z^2)`` over all rows of a device, (d, o), float32.
 
     Args:
         rows: the samples of the device.
         asked: what is to be computed.
         federation: what all devices agreed on.
-        generator: the source of the noise. With an `UploadGenerator`, noise is drawn exactly; with any other it is that of the
-            simulator, which is for tests that compare the two.
+        noise: the source of the noise.
     """
     label_norm = federation.label_norm
     assert federation.clip_norm is not None
     assert label_norm is not None
     farthest, model = FARTHEST * federation.clip_norm, asked.model.astype(np.float64)
-    upload = make_scheme(federation.scheme, federation.options).upload
-    assert isinstance(upload, CurvatureUpload)
+    loss = make_scheme(federation.scheme, federation.options).loss_for(federation.data.task)
     total = np.zeros(model.shape)
     for block in rows.blocks(BLOCK_ROWS):
         features = block.features.astype(np.float64)
-        features *= (farthest / np.maximum(np.linalg.norm(features, axis=1), farthest))[:, None]
+        features *= clip_weights(np.linalg.norm(features, axis=1), farthest)[:, None]
         total += clipped_sum(
             features,
             clipped_labels(block.labels.astype(np.float64), label_norm),
@@ -107,16 +95,12 @@ def make_private_update(
             model,
             asked.clip_norm,
             asked.geometry,
-            softmax=upload.loss_for(federation.data.task).softmax,
+            loss,
         )
     deviation = asked.clip_norm * asked.noise_multiplier
-    if not isinstance(generator, UploadGenerator):
-        return (total + deviation * generator.standard_normal(total.shape)).astype(np.float32)
     dimension, outputs = model.shape
     error = computation_error(len(rows), dimension, outputs, farthest, float(np.linalg.norm(model)), label_norm)
-    noisy = gaussian_noise_on_grid(
-        total, deviation, asked.clip_norm, computation_error=error, random_bytes=generator.random_bytes
-    )
+    noisy = noise.added(total, deviation, sensitivity=asked.clip_norm, error=error)
     return noisy.astype(np.float32)
 
 
@@ -173,11 +157,3 @@ def _geometry(request: Packet, dimension: int) -> Geometry:
     if not ((factors >= 0) & (factors <= 1)).all():
         raise InputError(f"factors = {shown(factors.tolist())} must lie between 0 and 1.")
     return Geometry((columns,), (factors,)) if len(factors) else Geometry()
-
-
-def geometry_arrays(geometry: Geometry, dimension: int) -> dict[str, FloatArray]:
-    """Return a geometry of at most one part as the arrays of a message."""
-    return {
-        "directions": np.hstack([np.zeros((dimension, 0), np.float32), *geometry.directions]).astype(np.float32),
-        "factors": np.concatenate([np.zeros(0), *geometry.factors]).astype(np.float64),
-    }

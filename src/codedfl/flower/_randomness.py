@@ -6,12 +6,11 @@ system itself (`codedfl.privacy.gaussian_noise_on_grid`), which meets the attack
 are too many for that, and the noise inside a factor cannot be drawn so. Their generator is numpy's Philox, with key and
 counter from the operating system; it is used once and forgotten. It passes statistical tests but is not cryptographic:
 the seed cannot be guessed, but that nobody could ever tell its numbers from ideal ones is an assumption. What rounding
-on the way is worth is bounded (`rounding_delta_of_upload`), not assumed away.
+on the way is worth is bounded (`codedfl.uploads.Upload.rounding_delta`), not assumed away.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from codedfl.flower._vault import Vault
+from codedfl.privacy import ExactNoise, Noise
 from codedfl.streams import Streams
 
 BATCH_SECRET = "batches"
@@ -34,32 +34,17 @@ class DeviceRandomness(Protocol):
     `batches`, whose seed is on disk.
     """
 
-    def encoding(self) -> np.random.Generator:
-        """Return the generator of one upload.
+    def encoding(self) -> Noise:
+        """Return the noise of one upload.
 
-        With an `UploadGenerator`, noise is exact. With any other, projection and noise are those of the simulator, which is for
-        tests that compare the two.
+        On a device it is exact. Tests that compare a device with the simulator take the noise of that.
         """
 
-    def update(self, round: int) -> np.random.Generator:
-        """Return the generator of one private update; as for `encoding`, noise is exact with an `UploadGenerator`."""
+    def update(self, round: int) -> Noise:
+        """Return the noise of one private update."""
 
     def batches(self) -> Streams:
         """Return the streams from which batches are sampled: the same ones after a restart."""
-
-
-class UploadGenerator(np.random.Generator):
-    """The generator of one upload: it draws projections, and has bytes of the operating system for the noise added to them.
-
-    Example:
-        >>> generator = UploadGenerator(np.random.Philox())
-        >>> len(generator.random_bytes(16))
-        16
-    """
-
-    def random_bytes(self, size: int) -> bytes:
-        """Return bytes of the operating system, which have nothing to do with the state of the generator."""
-        return os.urandom(size)
 
 
 class OperatingSystemRandomness:
@@ -72,7 +57,7 @@ class OperatingSystemRandomness:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     randomness = OperatingSystemRandomness(Vault(folder))
-        ...     bool(randomness.encoding().random() == randomness.encoding().random())
+        ...     bool(randomness.encoding().rng.random() == randomness.encoding().rng.random())
         ...     randomness.batches() == randomness.batches(), randomness.batches()
         False
         (True, SecretStreams())
@@ -84,12 +69,12 @@ class OperatingSystemRandomness:
     def __repr__(self) -> str:
         return "OperatingSystemRandomness()"
 
-    def encoding(self) -> UploadGenerator:
-        """Return a new generator, with 384 bits of the operating system as key and counter, which are stored nowhere."""
+    def encoding(self) -> ExactNoise:
+        """Return exact noise whose generator has 384 bits of the operating system as key and counter, stored nowhere."""
         words = np.frombuffer(secrets.token_bytes(8 * _WORDS), dtype=np.uint64)
-        return UploadGenerator(np.random.Philox(key=words[:2], counter=words[2:]))
+        return ExactNoise(np.random.Generator(np.random.Philox(key=words[:2], counter=words[2:])))
 
-    def update(self, round: int) -> UploadGenerator:  # noqa: ARG002 (nothing here is addressed by rounds)
+    def update(self, round: int) -> ExactNoise:  # noqa: ARG002 (nothing here is addressed by rounds)
         """Return a new generator, as for an upload."""
         return self.encoding()
 

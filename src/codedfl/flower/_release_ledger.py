@@ -97,7 +97,7 @@ class ReleaseLedger:
         ...     for _ in range(2):
         ...         entry = ledger.append("upload", federation="wards", size_bytes=8, digest="ab" * 32, key="c0de", epsilon=1.5)
         ...         print(entry.sequence, entry.kind)
-        ...     ledger.uploads(), ledger.updates(), ledger.total_epsilon()
+        ...     ledger.uploads(), ledger.updates(), ledger.other_epsilon()
         1 upload
         2 repeat
         (('c0de',), 0, 1.5)
@@ -136,18 +136,17 @@ class ReleaseLedger:
         """Return the keys of all distinct uploads, in order; a key comes twice if its upload was drawn a second time."""
         return tuple(key for key, _ in self._uploads)
 
-    def total_epsilon(self, delta: float = 1e-5) -> float | None:
-        """Return the epsilon of all releases together; None if that of any release is unknown.
-
-        Gaussian mechanisms compose exactly, at ``delta``; the epsilons of all others are added.
-        """
-        others = self.other_epsilon()
-        return None if others is None else others + self._gaussian_epsilon(delta)
-
     def upload_epsilon(self, delta: float = 1e-5) -> float | None:
-        """Return the same without updates in the clear and answers, which have no epsilon."""
+        """Return the epsilon of all uploads and private updates together; None if that of an upload is unknown.
+
+        Gaussian mechanisms compose exactly, at ``delta``; the epsilons of all other uploads are added. Updates in the clear and
+        answers have no epsilon.
+        """
         uploads = _total(loss for (_, kind), loss in self._losses.items() if kind == UPLOAD)
-        return None if uploads is None else uploads + self._gaussian_epsilon(delta)
+        if uploads is None:
+            return None
+        mu = self.gaussian_mu()
+        return uploads + (gaussian_epsilon(mu, delta) if mu > 0 else 0.0)
 
     def other_epsilon(self, federation: str | None = None) -> float | None:
         """Return the sum of the epsilons of all releases but those of Gaussian mechanisms; None if one is unknown.
@@ -165,10 +164,6 @@ class ReleaseLedger:
     def has(self, kind: str, key: str, digest: str) -> bool:
         """Tell whether an upload or a private update with this content is in the ledger."""
         return (key, digest) in (self._uploads if kind == UPLOAD else self._private_updates)
-
-    def _gaussian_epsilon(self, delta: float) -> float:
-        mu = self.gaussian_mu()
-        return gaussian_epsilon(mu, delta) if mu > 0 else 0.0
 
     def append(
         self,

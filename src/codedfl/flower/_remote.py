@@ -10,8 +10,8 @@ from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.fleet import Channel, Fleet
 from codedfl.flower._federation_config import FederationConfig
+from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import Code, PrivacyTarget, Setting
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
 
@@ -96,10 +96,7 @@ def remote_setting(
 
 def network_setting(config: FederationConfig, federation: Federation, code: Code, streams: Streams) -> Setting:
     """Return a setting for data and code whose arrivals are observed, on a network or in a trace."""
-    devices, asked = federation.devices, config.privacy
-    target = (
-        PrivacyTarget(asked.epsilon, asked.delta, label_bound=config.label_norm or 1.0) if asked.epsilon > 0 else None
-    )
+    devices = federation.devices
     return Setting(
         federation=federation,
         # Nothing is drawn from a model of devices and channel.
@@ -111,5 +108,5 @@ def network_setting(config: FederationConfig, federation: Federation, code: Code
         server_mac_rate=1e12,
         server_batch=config.training.server_batch,
         streams=streams,
-        privacy=target,
+        privacy=config.target,
     )

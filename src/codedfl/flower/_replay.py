@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from codedfl.coding import Rows
+from codedfl.coding import Rows, clipped_labels
 from codedfl.data import Federation
 from codedfl.fleet import TraceArrivals
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._remote import network_setting
 from codedfl.schemes import make_scheme
+from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import Code, LearningRate, RunResult, Setting, clipped_labels, train
+from codedfl.training import LearningRate, RunResult, train
 
 
 def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Rows, seed: int = 0) -> Setting:
@@ -54,9 +55,8 @@ def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Row
 def replay(config: FederationConfig, setting: Setting, trace: TraceArrivals) -> RunResult:
     """Train in the simulator with the arrivals of a real federation."""
     scheme = make_scheme(config.scheme, config.options)
-    rate = (
-        LearningRate(1.0)
-        if scheme.tunes_itself
-        else LearningRate.relative(config.training.learning_rate, setting.gram.smoothness)
-    )
+    rate = LearningRate(1.0)
+    if not scheme.tunes_itself:
+        smoothness = scheme.loss_for(setting.federation.task).smoothness(setting.gram)
+        rate = LearningRate.relative(config.training.learning_rate, smoothness)
     return train(scheme.prepare(setting, arrivals=trace), rate, trace.rounds, evaluate_every=trace.rounds)

@@ -11,10 +11,11 @@ import numpy as np
 from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.flower._federation_config import FederationConfig
+from codedfl.flower._memory import NEVER
 from codedfl.flower._packet import Packet
 from codedfl.incentive import Menu
 from codedfl.schemes import make_scheme
-from codedfl.training import LocalSGD
+from codedfl.training import Payload
 from codedfl.typing import FloatArray
 
 MOST_ITEMS = 10_000
@@ -27,22 +28,24 @@ class TrainRequest:
     """The work of a round.
 
     Args:
-        model: ``W_k``, (d, o), float32.
+        sent: what the scheme broadcasts, by name, float32.
         round: ``k``.
         batch_size: rows of a local step, at most.
         local_steps: ``tau``.
         step_size: ``eta_k``.
         sampling: how rows are chosen.
         stride: rows that a walk moves on by in a round.
+        counted: the last round in which the server counted a message of this device, if its scheme has a memory.
     """
 
-    model: FloatArray
+    sent: Payload
     round: int
     batch_size: int
     local_steps: int
     step_size: float
     sampling: Literal["bernoulli", "walk"]
     stride: int
+    counted: int = NEVER
 
 
 def requested_train(request: Packet, federation: FederationConfig) -> TrainRequest:
@@ -51,39 +54,45 @@ def requested_train(request: Packet, federation: FederationConfig) -> TrainReque
     Raises:
         InputError: naming what is wrong; the device does nothing.
     """
-    work = make_scheme(federation.scheme, federation.options).device
-    if not isinstance(work, LocalSGD):
+    scheme = make_scheme(federation.scheme, federation.options)
+    agreed = scheme.device.agreed(federation.training.local_steps)
+    if agreed is None:
         raise InputError(f"scheme = {shown(federation.scheme)} has no training on devices: nothing is computed.")
-    model, values = requested_model(request, federation), request.values
-    steps = work.steps or federation.training.local_steps
-    if values.get("local_steps") != steps or values.get("sampling") != work.sampling:
+    shapes = scheme.travels_down((federation.dimension, federation.outputs))
+    sent, values = {name: requested_array(request, name, shape) for name, shape in shapes.items()}, request.values
+    if any(values.get(name) != value for name, value in agreed.items()):
         raise InputError(
-            f"local_steps = {shown(values.get('local_steps'))} and sampling = {shown(values.get('sampling'))} are not those of"
-            f" federation.toml, {steps} and {work.sampling!r}: use the same file on both sides."
+            f"{' and '.join(f'{name} = {shown(values.get(name))}' for name in agreed)} are not those of federation.toml,"
+            f" {' and '.join(map(shown, agreed.values()))}: use the same file on both sides."
         )
     step_size = values.get("step_size")
     if type(step_size) is not float or not (math.isfinite(step_size) and step_size > 0):
         raise InputError(f"step_size = {shown(step_size)} must be a positive number.")
     return TrainRequest(
-        model,
+        sent,
         requested_round(request),
         _whole(request, "batch_size", 1),
-        steps,
+        int(agreed["local_steps"]),
         step_size,
-        work.sampling,
+        "walk" if agreed["sampling"] == "walk" else "bernoulli",
         _whole(request, "stride", 1),
+        _whole(request, "counted", NEVER) if "counted" in values else NEVER,
     )
 
 
 def requested_model(request: Packet, federation: FederationConfig) -> FloatArray:
     """Return the model that a server sends, or refuse it."""
-    model = request.arrays.get("model")
-    shape = (federation.dimension, federation.outputs)
-    if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != shape:
-        raise InputError(f"model must be float32 of the shape {shape}, as federation.toml prescribes.")
-    if not np.isfinite(model).all():
-        raise InputError("model has values that are not finite: the server's training has diverged.")
-    return np.ascontiguousarray(model)
+    return requested_array(request, "model", (federation.dimension, federation.outputs))
+
+
+def requested_array(request: Packet, name: str, shape: tuple[int, ...]) -> FloatArray:
+    """Return an array that a server sends, or refuse it."""
+    array = request.arrays.get(name)
+    if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != shape:
+        raise InputError(f"{name} must be float32 of the shape {shape}, as federation.toml prescribes.")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} has values that are not finite: the server's training has diverged.")
+    return np.ascontiguousarray(array)
 
 
 def requested_round(request: Packet) -> int:

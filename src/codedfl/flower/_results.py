@@ -10,13 +10,15 @@ import numpy as np
 
 from codedfl._plain import plain
 from codedfl._version import __version__
-from codedfl.experiment import statement_of, update_releases
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet import write_trace
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._joining import offered_menu
+from codedfl.flower._uploads import UploadTask
 from codedfl.incentive import Menu
 from codedfl.models import Predictor
+from codedfl.privacy import Guarantee, RoundingDelta, guarantee_of, rounding_delta, update_releases
+from codedfl.typing import IntArray
 
 if TYPE_CHECKING:
     from codedfl.flower._rounds import Rounds
@@ -43,17 +45,18 @@ def write_results(folder: Path, config: FederationConfig, rounds: Rounds) -> Non
     """
     results = results_folder(folder)
     results.mkdir(parents=True, exist_ok=True)
-    model(config, rounds).save(results / "model.safetensors")
+    privacy = plain(guarantee(config, rounds).as_dict(rounds.roster.names))
+    model(config, rounds, privacy).save(results / "model.safetensors")
     rows = [["" if point[key] is None else point[key] for key in CURVE] for point in rounds.curve]
     write_atomically(results / "curve.csv", csv_text(CURVE, rows))
     if rounds.arrivals.rounds:
         write_trace(results / "trace.csv", rounds.arrivals.trace(), rounds.roster.names)
     write_atomically(results / "federation.png", picture(config, rounds))
-    write_atomically(results / "summary.json", json.dumps(summary(config, rounds), indent=2) + "\n")
+    write_atomically(results / "summary.json", json.dumps(summary(config, rounds, privacy), indent=2) + "\n")
 
 
-def model(config: FederationConfig, rounds: Rounds) -> Predictor:
-    """Return the model with its feature map, names and origin."""
+def model(config: FederationConfig, rounds: Rounds, privacy: dict[str, Any]) -> Predictor:
+    """Return the model with its feature map, names, origin and the guarantee of its run."""
     data = config.data
     made = Predictor(
         config.map(),
@@ -70,34 +73,52 @@ def model(config: FederationConfig, rounds: Rounds) -> Predictor:
             "metric": metric_of(config),
             "score": rounds.curve[-1]["score"],
         },
-        logits=getattr(rounds.prepared.device, "softmax", False),
-        privacy=privacy(config, rounds),
+        logits=rounds.prepared.loss.logits,
+        privacy=privacy,
     )
     center = config.privacy.label_center
     return made.shifted(center) if center != 0 else made
 
 
-def privacy(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
-    """Return the privacy of everything that devices sent, with the noise that they declared; see `statement_of`.
+def guarantee(config: FederationConfig, rounds: Rounds) -> Guarantee:
+    """Return what may be claimed about everything that devices sent, with the noise that they declared.
 
     A device that was asked counts as one that sent its update, also if that never arrived. The ledger of a device is the
     authority on what it released.
     """
     prepared, asked = rounds.prepared, rounds.arrivals.arrays()["batch_sizes"] > 0
-    upload, plan = prepared.scheme.upload, prepared.device
+    upload, plan, setting = prepared.scheme.upload, prepared.device, prepared.setting
     precision = [plan.precision(k) for k in range(len(asked))]
     everything = [
         (
-            *(upload.releases(prepared.setting, plan, i) if upload and prepared.setting.code.uploading[i] else ()),
+            *(upload.releases(setting, plan, i) if upload and setting.code.uploading[i] else ()),
             *update_releases(int(asked[:, i].sum()), float(np.dot(asked[:, i], precision))),
         )
         for i in range(len(rounds.roster.names))
     ]
-    statement = statement_of(everything, config.privacy.delta, "each message", OUTSIDE)
-    told: dict[str, Any] = plain(
-        {**statement, "devices": dict(zip(rounds.roster.names, statement["devices"], strict=True))}
+    private_updates = (asked * np.array(precision)[:, None] > 0).sum(axis=0)
+    return guarantee_of(
+        everything, config.privacy.delta, outside=OUTSIDE, rounding_delta=_rounding(config, rounds, private_updates)
     )
-    return told
+
+
+def _rounding(config: FederationConfig, rounds: Rounds, private_updates: IntArray) -> RoundingDelta:
+    """Return what the arithmetic of each device adds to its delta: that of its upload, and of each private update."""
+    task, code = UploadTask.of(config), rounds.prepared.setting.code
+
+    def rounding_delta_of(device: int, epsilon: float) -> float:
+        total = int(private_updates[device]) * rounding_delta(config.dimension * config.outputs, 0.0, epsilon)
+        if task is not None and code.uploading[device]:
+            total += task.upload.rounding_delta(
+                task.terms,
+                samples=rounds.roster.samples[device],
+                noise_variance=float(code.noise_variance[device]),
+                label_noise_variance=float(code.label_noise_variance[device]),
+                epsilon=epsilon,
+            )
+        return total
+
+    return rounding_delta_of
 
 
 def picture(config: FederationConfig, rounds: Rounds) -> bytes:
@@ -120,7 +141,7 @@ def metric_of(config: FederationConfig) -> str:
     return "accuracy" if config.data.task == "classification" else "r2"
 
 
-def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
+def summary(config: FederationConfig, rounds: Rounds, privacy: dict[str, Any]) -> dict[str, Any]:
     """Return what there is to tell about a run."""
     arrived = rounds.arrivals.arrays()["arrived"].sum(axis=0)
     code, menu = rounds.prepared.setting.code, offered_menu(config)
@@ -129,7 +150,7 @@ def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
             "device": name,
             "samples": rounds.roster.samples[i],
             "arrivals": int(arrived[i]),
-            "uploaded": bool(rounds.prepared.uploaded) and bool(code.uploading[i]),
+            "uploaded": rounds.prepared.scheme.upload is not None and bool(code.uploading[i]),
             "noise_variance": float(code.noise_variance[i]),
             **_paid(menu, rounds.roster.items[i], uploaded=bool(code.uploading[i])),
             **{key: value for key, value in rounds.standing.to_dict().get(name, {}).items() if key != "accepted"},
@@ -144,7 +165,7 @@ def summary(config: FederationConfig, rounds: Rounds) -> dict[str, Any]:
         "metric": metric_of(config),
         "score": rounds.curve[-1]["score"],
         "mean_arrivals": float(arrived.sum()) / max(rounds.arrivals.rounds, 1),
-        "privacy": privacy(config, rounds),
+        "privacy": privacy,
         "devices": devices,
     }
 

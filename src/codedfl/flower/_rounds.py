@@ -6,28 +6,25 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.flower._arrivals import NetworkArrivals
-from codedfl.flower._checks import LARGEST_ENTRY, BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
+from codedfl.flower._checks import BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
 from codedfl.flower._context import ServerPart
 from codedfl.flower._exchange import Reply
+from codedfl.flower._memory import NEVER
 from codedfl.flower._pace import Pace
 from codedfl.flower._packet import Packet, Value
-from codedfl.flower._private_update import geometry_arrays
 from codedfl.flower._roster import Roster
 from codedfl.flower._standing import Standing
 from codedfl.flower._store import Checkpoint
 from codedfl.parallel import one_blas_thread
-from codedfl.private import PrivateGradient, PrivatePlan
 from codedfl.training import (
-    DeviceUpdate,
     Evaluator,
     LearningRate,
-    LocalSGD,
     PreparedScheme,
     Round,
     Start,
@@ -37,6 +34,7 @@ from codedfl.training import (
     record_from,
 )
 from codedfl.typing import FloatArray
+from codedfl.uploads import LARGEST_ENTRY
 
 MOST_ROUNDS_BETWEEN = 4
 """A device whose private updates keep coming late is asked again after so many rounds at the latest."""
@@ -72,6 +70,10 @@ class Rounds(ServerPart):
         self.norms: dict[str, float] = {}
         self.curve: list[dict[str, Any]] = []
         self.strides = self.sizes_to_ask()
+        shape = self.prepared.model_shape
+        self.travels_up = self.prepared.scheme.travels_up(shape)
+        remembers = self.prepared.scheme.first_memory(shape, np.dtype(np.float32)) is not None
+        self.counted = [NEVER] * len(self.roster.names) if remembers else []
         self.trained_s = 0.0
 
     @property
@@ -83,10 +85,9 @@ class Rounds(ServerPart):
         return scheme.rounds(self.prepared.setting) or self.config.training.rounds
 
     @property
-    def device_work(self) -> LocalSGD | PrivateGradient | None:
-        """What devices do in a round; None if the server trains alone."""
-        work = self.prepared.scheme.device
-        return work if isinstance(work, LocalSGD | PrivateGradient) else None
+    def devices_work(self) -> bool:
+        """Whether devices do anything in a round."""
+        return self.prepared.device.broadcasts
 
     @property
     def local_steps(self) -> int:
@@ -95,14 +96,11 @@ class Rounds(ServerPart):
 
     def sizes_to_ask(self) -> list[int]:
         """Return the rows to ask of each device now."""
-        work, training = self.device_work, self.config.training
-        if isinstance(work, PrivateGradient):
-            return list(self.roster.samples)
-        fixed = work.batch if work is not None and isinstance(work.batch, int) else None
+        work, training = self.prepared.scheme.device, self.config.training
         return [
-            min(fixed, samples)
-            if fixed is not None
-            else self.pace.request(i, samples, self.local_steps, training.deadline_s, training.first_batch)
+            self.pace.request(i, samples, self.local_steps, training.deadline_s, training.first_batch)
+            if (fixed := work.fixed_batch(samples)) is None
+            else fixed
             for i, samples in enumerate(self.roster.samples)
         ]
 
@@ -144,7 +142,7 @@ class Rounds(ServerPart):
             {i: rows for i, (rows, _) in asked.items()}, {i: update.batch_size for i, update in received.items()}
         )
         assert attendance.probability is not None
-        updates: list[DeviceUpdate] = [(i, received[i].update) for i in sorted(received)]
+        payloads = [(i, received[i].arrays) for i in sorted(received)]
         with np.errstate(over="ignore", invalid="ignore"):
             state, _ = self.prepared.scheme.apply(
                 self.state,
@@ -153,20 +151,22 @@ class Rounds(ServerPart):
                     step_size=step_size,
                     attendance=attendance,
                     arrival_probability=attendance.probability,
-                    covered=self.prepared.setting.code.uploading & bool(self.prepared.uploaded),
-                    updates=updates,
+                    covered=self.prepared.setting.code.uploading & (self.prepared.scheme.upload is not None),
+                    payloads=payloads,
                     server_update=server_update,
                 ),
             )
         self.state = self._projected(state)
         self._require_finite(k)
+        for i in received if self.counted else ():
+            self.counted[i] = k
         return sorted(received)
 
     def _awaited_requests(self, step_size: float) -> dict[int, tuple[int, Packet]]:
         """Return the requests of a round; as long as nobody is reachable, wait until the round would be over."""
         everybody_left = all(self.standing.is_excluded(name) for name in self.roster.names)
         attempts = math.ceil(self.config.training.deadline_s / self.pause)
-        for _ in range(0 if self.device_work is None or everybody_left else attempts):
+        for _ in range(attempts if self.devices_work and not everybody_left else 0):
             if asked := self._requests(step_size):
                 return asked
             self.sleep(self.pause)  # otherwise rounds would pass before devices are back, after a restart of the server
@@ -174,26 +174,22 @@ class Rounds(ServerPart):
 
     def _requests(self, step_size: float) -> dict[int, tuple[int, Packet]]:
         """Return what each device that is reachable is asked for: rows, and the message."""
-        work = self.device_work
-        if work is None:
+        scheme = self.prepared.scheme
+        task = scheme.device.task(self.prepared.device, self.state.round, step_size)
+        if task is None:
             return {}
         online, sizes = self.exchange.online(), self.sizes_to_ask()
-        arrays: dict[str, FloatArray] = {"model": self.state.model}
+        arrays = {**scheme.broadcast(self.state), **task.arrays}
         values: dict[str, Value] = {
             "federation": self.config.name,
             "prescription": self.roster.prescription,
             "round": self.state.round,
+            **task.values,
         }
-        if isinstance(work, PrivateGradient):
-            plan = cast(PrivatePlan, self.prepared.device)
-            arrays |= geometry_arrays(plan.geometry, self.config.dimension)
-            values["clip_norm"] = float(plan.clip_norm)
-            values["noise_multiplier"] = float(plan.noise_multipliers[self.state.round])
-        else:
-            values |= {"local_steps": self.local_steps, "step_size": float(step_size), "sampling": work.sampling}
 
         def own(i: int) -> dict[str, Value]:
-            return {"batch_size": sizes[i], "stride": self.strides[i]} if isinstance(work, LocalSGD) else {}
+            sampled: dict[str, Value] = {"batch_size": sizes[i], "stride": self.strides[i]} if task.sampled else {}
+            return sampled | ({"counted": self.counted[i]} if self.counted else {})
 
         return {
             i: (sizes[i], Packet(arrays, values | own(i)))
@@ -207,7 +203,7 @@ class Rounds(ServerPart):
         An update costs privacy also if it comes late and helps nobody. While others are asked for fewer rows after a miss,
         private devices, whose updates are on all rows, are asked in fewer rounds.
         """
-        if not isinstance(self.device_work, PrivateGradient):
+        if not self.prepared.scheme.private:
             return True
         every: int = min(2 ** self.arrivals.missed_in_a_row(device), MOST_ROUNDS_BETWEEN)
         return self.state.round % every == 0
@@ -237,8 +233,7 @@ class Rounds(ServerPart):
                     reply.packet,
                     device=reply.device,
                     round=k,
-                    dimension=self.config.dimension,
-                    outputs=self.config.outputs,
+                    travels=self.travels_up,
                     largest_batch=asked[i],
                 )
             except BadMessage as bad:
@@ -257,15 +252,15 @@ class Rounds(ServerPart):
         factor = self.config.training.norm_bound
         if factor == 0:
             return received
-        per_sample = {i: _norm(got.update) / self.roster.samples[i] for i, got in received.items()}
+        per_sample = {i: _norm(got.arrays["update"]) / self.roster.samples[i] for i, got in received.items()}
         known = self.norms | {self.roster.names[i]: norm for i, norm in per_sample.items()}
         for i, got in received.items():
             device, samples = self.roster.names[i], self.roster.samples[i]
             typical = typical_norm(known, excluding=device)
-            update, scaled = bounded(got.update, None if typical is None else typical * samples, factor)
+            update, scaled = bounded(got.arrays["update"], None if typical is None else typical * samples, factor)
             if scaled:
                 self.journal.note("bounded", device=device, round=k)
-            received[i] = replace(got, update=update)
+            received[i] = replace(got, arrays={**got.arrays, "update": update})
             self.norms[device] = _norm(update) / samples
         return received
 
@@ -321,18 +316,20 @@ class Rounds(ServerPart):
             "curve": self.curve,
             "strides": self.strides,
             "trained_s": self.trained_s,
+            **({"counted": self.counted} if self.counted else {}),
         }
         self.store.save(self.state.round, arrays, values)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint."""
         arrays, values = checkpoint.arrays, checkpoint.values
-        self.state = record_from("state", arrays, self.state)
+        self.state = record_from("state", arrays, self.state, self.prepared.scheme.formerly)
         self.pace = record_from("pace", arrays, self.pace)
         self.arrivals.restore(arrays["arrivals.batch_sizes"], arrays["arrivals.arrived"])
         self.context.standing = Standing.from_dict(values["standing"], self.config.training.most_refusals)
         self.norms, self.curve = dict(values["norms"]), list(values["curve"])
         self.strides, self.trained_s = list(values["strides"]), float(values["trained_s"])
+        self.counted = list(values.get("counted", self.counted))
 
 
 def _norm(update: FloatArray) -> float:

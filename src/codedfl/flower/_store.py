@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,8 @@ import numpy.typing as npt
 from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.files import PRIVATE, Arrays, open_atomically, read_npz, remove_leftovers, sync_folder, write_atomically
-from codedfl.flower._checks import ReceivedUpload, UploadKind
 from codedfl.identity import identity
+from codedfl.uploads import UPLOADS, Received
 
 _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)\.npz")
 _DEVICE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -70,7 +70,7 @@ class ServerStore:
 
     # Uploads ---------------------------------------------------------------------------------------------------------
 
-    def put_upload(self, device: str, upload: ReceivedUpload) -> None:
+    def put_upload(self, device: str, upload: Received) -> None:
         """Keep the upload of a device, readable by the owner of the folder only."""
         path = self._upload_path(device)
         values = {
@@ -86,7 +86,7 @@ class ServerStore:
         """Return whether the upload of a device has been kept."""
         return self._upload_path(device).is_file()
 
-    def upload(self, device: str) -> ReceivedUpload:
+    def upload(self, device: str) -> Received:
         """Return the upload of a device, with read-only arrays.
 
         Raises:
@@ -97,10 +97,10 @@ class ServerStore:
             arrays, values = _read_sealed(path)
             if values["device"] != device:
                 raise ValueError(f"it is that of device {shown(values['device'])}")
-            if values["kind"] not in get_args(UploadKind):
+            if values["kind"] not in {each.name for each in UPLOADS}:
                 raise ValueError(f"there is no kind of upload {shown(values['kind'])}")
-            upload = ReceivedUpload(
-                values["kind"], arrays, values["noise_variance"], values["label_noise_variance"], values["rows"]
+            upload = Received(
+                arrays, values["noise_variance"], values["label_noise_variance"], values["rows"], values["kind"]
             )
         except (ValueError, KeyError) as error:
             raise InputError(
@@ -111,7 +111,7 @@ class ServerStore:
             array.flags.writeable = False
         return upload
 
-    def uploads(self) -> Iterator[tuple[str, ReceivedUpload]]:
+    def uploads(self) -> Iterator[tuple[str, Received]]:
         """Yield device and upload in the order of names, each read when it is asked for, so that one is in memory at a time."""
         for device in sorted(path.stem for path in self.folder.glob("uploads/*.npz")):
             yield device, self.upload(device)

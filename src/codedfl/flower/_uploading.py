@@ -42,7 +42,7 @@ class Uploading(ServerPart):
             {
                 "federation": config.name,
                 "prescription": config.prescription(),
-                "kind": self.task.kind,
+                "kind": self.task.upload.name,
                 **menu_values(offered_menu(config)),
             },
         )
@@ -79,12 +79,9 @@ class Uploading(ServerPart):
             upload = checked_upload(
                 reply.packet,
                 device=reply.device,
-                kind=self.task.kind,
-                dimension=self.config.dimension,
-                outputs=self.config.outputs,
-                coded_samples=self.task.coded_samples,
+                upload=self.task.upload,
+                terms=self.task.terms,
                 samples=self.roster.samples[self.roster.index(reply.device)],
-                rank=self.task.rank,
             )
             require_bought(self.config, self.roster.items[self.roster.index(reply.device)], upload.noise_variance)
         except BadMessage as bad:

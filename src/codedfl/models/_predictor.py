@@ -40,7 +40,7 @@ class Predictor:
         task: classification or regression.
         target_names: classes as text, or names of the outputs.
         class_type: type of the classes in numpy's words: "str", "bool", "int64" and so on.
-        privacy: the privacy of the run that trained it, as `codedfl.experiment.privacy_statement` says it; None if it is unknown.
+        privacy: the privacy of the run that trained it, as `codedfl.privacy.Guarantee` says it; None if it is unknown.
         preprocessing: from the columns of a table to numeric inputs; None if the columns are the inputs.
         input_names: columns of a table that the model reads; empty if it was trained on arrays whose columns have no names.
         target_columns: columns that it was trained to predict, if they have names.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from codedfl.losses import SOFTMAX
 from codedfl.typing import FloatArray
 
 
@@ -23,8 +24,5 @@ def probabilities(outputs: FloatArray, *, logits: bool = False) -> FloatArray:
         array([[0.52, 0.48],
                [0.98, 0.02]])
     """
-    from scipy.special import softmax
-
     scale = 1.0 if logits else float(outputs.shape[1])
-    found: FloatArray = softmax(scale * outputs.astype(np.float64), axis=1)
-    return found
+    return SOFTMAX.predictions(scale * outputs.astype(np.float64))

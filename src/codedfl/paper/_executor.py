@@ -12,7 +12,7 @@ from codedfl.errors import InputError
 from codedfl.experiment import Config
 from codedfl.paper._cache import Cache, DamagedEntryError, content_key
 from codedfl.paper._jobs import TRAIN, TUNE, Job, Outcome, Task, execute, plan_jobs
-from codedfl.paper._runs import Record, Run, with_scale, with_seed
+from codedfl.paper._runs import FigureRun, Record, with_scale, with_seed
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row
 from codedfl.paper._workers import call_in_parallel
@@ -35,11 +35,11 @@ class Outcomes:
     """
 
     seeds: tuple[int, ...]
-    records: Mapping[Run, tuple[Record, ...]]
-    choices: Mapping[Run, StepSizeChoice]
+    records: Mapping[FigureRun, tuple[Record, ...]]
+    choices: Mapping[FigureRun, StepSizeChoice]
     measured: Sequence[Row] = ()
 
-    def of(self, runs: Iterable[Run]) -> Outcomes:
+    def of(self, runs: Iterable[FigureRun]) -> Outcomes:
         """Return the records of some of the runs."""
         wanted = list(runs)
         return Outcomes(
@@ -67,7 +67,7 @@ class Executor:
         self.total_cost = self.done_cost = 0.0
         self._damaged: set[str] = set()
 
-    def run(self, runs: Sequence[Run], scope: Scope) -> Outcomes:
+    def run(self, runs: Sequence[FigureRun], scope: Scope) -> Outcomes:
         """Train all runs for all seeds, except those in the cache.
 
         The step size of a run is chosen on the first seed and used for all seeds. Where training diverges with it, the next
@@ -88,7 +88,7 @@ class Executor:
         return [row for rows in self._outcomes(task, _for_all_seeds(configs, scope)) for row in rows]
 
     def expect(
-        self, runs: Iterable[Run], measured: Iterable[tuple[Task[list[Row]], Sequence[Config]]], scope: Scope
+        self, runs: Iterable[FigureRun], measured: Iterable[tuple[Task[list[Row]], Sequence[Config]]], scope: Scope
     ) -> float:
         """Estimate what runs and measurements will cost, add it to the total that progress counts towards, and return it.
 

@@ -10,7 +10,7 @@ from codedfl.paper._claims import Claim, Evidence, above, accuracies, places, ri
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._fig_stragglers import RATIOS, TRAINING_TIME_S
 from codedfl.paper._figure import Figure
-from codedfl.paper._runs import Run, run_of
+from codedfl.paper._runs import FigureRun, run_of
 from codedfl.paper._setups import MNIST, Scope
 from codedfl.paper._tables import Tables
 
@@ -18,7 +18,7 @@ CODED_SAMPLES = {"mnist": (2_500, 5_000, 10_000, 20_000), "digits": (250, 1000, 
 LINES = {ratio: f"{ratio:.0%} stragglers" for ratio in RATIOS}
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Train SCFL for every number of coded samples, at several ratios of stragglers."""
     setup = scope.only(MNIST)
     return [

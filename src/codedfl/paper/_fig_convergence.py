@@ -13,7 +13,7 @@ from codedfl.paper._claims import Claim, Evidence, above, accuracies, alike, hig
 from codedfl.paper._drawing import HEIGHT, PANEL_WIDTH, TITLES, Axis, accuracy_range, add_legend, draw_lines
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure, accuracy_tables
-from codedfl.paper._runs import SERIES, Run, run_of
+from codedfl.paper._runs import SERIES, FigureRun, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Tables, column, summary_table, where
 from codedfl.plotting import new_figure
@@ -23,7 +23,7 @@ SIMILAR = 0.01
 """Accuracies that differ by less count as similar."""
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Train every scheme in the setting of Sec. VI-A."""
     return [run_of(setup, series) for setup in scope.setups for series in SERIES]
 

@@ -24,7 +24,7 @@ from codedfl.paper._drawing import (
 )
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure, accuracy_tables
-from codedfl.paper._runs import Run, run_of
+from codedfl.paper._runs import FigureRun, run_of
 from codedfl.paper._setups import CIFAR10, Scope
 from codedfl.paper._tables import Tables, column, where
 from codedfl.plotting import new_figure
@@ -36,7 +36,7 @@ MENU_REWARD = 100.0
 SHOWN_DEVICES = (1, 5, 10, 20)
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Train SCFL with the noise that each mechanism buys, and FedAvg."""
     setup = scope.only(CIFAR10)
     sensitivity = "printed" if "printed-sensitivities" in scope.quirks else "table"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from codedfl.paper._claims import Claim, Evidence, above, accuracies, higher, lower, places, rising
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._figure import Figure
-from codedfl.paper._runs import Run, run_of
+from codedfl.paper._runs import FigureRun, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Tables
 
@@ -16,7 +16,7 @@ TRAINING_TIME_S = {"mnist": 10_000.0, "cifar10": 20_000.0, "digits": 100.0}
 ON_DEVICES = ("SCFL", "FedAvg", "CodedFedL")
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Train at every ratio; DP-CFL trains without the devices, so one run serves all ratios."""
     wanted = []
     for setup in scope.setups:

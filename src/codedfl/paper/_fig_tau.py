@@ -8,7 +8,7 @@ from dataclasses import replace
 from codedfl.paper._claims import Claim, Evidence, above, accuracies, places
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._figure import Figure
-from codedfl.paper._runs import Run, run_of
+from codedfl.paper._runs import FigureRun, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Tables
 
@@ -20,7 +20,7 @@ LOCAL_STEPS = {"mnist": (1, 3, 5, 9), "cifar10": (1, 3, 5, 7), "digits": (1, 3, 
 """Up to the number at which a batch of 32 barely fits into a round."""
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Train SCFL with b = 32 and the server's batch as large as its time allows, in two channels."""
     return [
         replace(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from codedfl.paper._claims import Claim, Evidence, above, accuracies, alike, higher, lower, places, rising
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._figure import Figure
-from codedfl.paper._runs import Run, run_of
+from codedfl.paper._runs import FigureRun, run_of
 from codedfl.paper._setups import Scope, Setup
 from codedfl.paper._tables import Tables
 from codedfl.privacy import mi_dp_bits
@@ -30,7 +30,7 @@ def budget(setup: Setup, noise_variance: float) -> float:
     return round(mi_dp_bits(setup.config.coding.coded_samples, noise_variance), 2)
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Train the three coded schemes at every noise level."""
     return [
         run_of(setup, series, budget(setup, variance), coding__noise_variance=variance)

@@ -12,7 +12,7 @@ from codedfl.experiment import Config
 from codedfl.paper._claims import Claim
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._jobs import Task
-from codedfl.paper._runs import Run
+from codedfl.paper._runs import FigureRun
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Tables, summary_table
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
 
-def no_runs(scope: Scope) -> Sequence[Run]:  # noqa: ARG001
+def no_runs(scope: Scope) -> Sequence[FigureRun]:  # noqa: ARG001
     """Ask for no training."""
     return ()
 
@@ -93,7 +93,7 @@ class Figure:
     title: str
     place: str
     claims: Sequence[Claim] = ()
-    runs: Callable[[Scope], Sequence[Run]] = no_runs
+    runs: Callable[[Scope], Sequence[FigureRun]] = no_runs
     measurement: Task[list[Row]] | None = None
     measured: Callable[[Scope], Sequence[Config]] = no_measurements
     tables: Callable[[Scope, Outcomes], Tables] = accuracy_tables

@@ -33,7 +33,7 @@ from codedfl.paper._drawing import (
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure, points_table
 from codedfl.paper._jobs import measurement
-from codedfl.paper._runs import Run
+from codedfl.paper._runs import FigureRun
 from codedfl.paper._setups import MNIST, Scope
 from codedfl.paper._tables import Row, Tables, column, summary_table, where
 from codedfl.plotting import new_figure
@@ -47,7 +47,7 @@ CLOSE = 0.01
 """An excess loss below this share of the optimum's loss counts as zero."""
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Return the runs of other figures whose scheme has a limit in closed form."""
     task = scope.only(MNIST).name
     few_stragglers = next(iter(fig_coded_samples.LINES.values()))
@@ -59,7 +59,7 @@ def runs(scope: Scope) -> Sequence[Run]:
     ]
 
 
-def _some(panel: str, own: Sequence[Run], of: str, schemes: Mapping[str, str]) -> list[Run]:
+def _some(panel: str, own: Sequence[FigureRun], of: str, schemes: Mapping[str, str]) -> list[FigureRun]:
     """Return some series of one panel of a figure, named by their schemes."""
     return [
         replace(run, panel=panel, series=schemes[run.series])
@@ -74,12 +74,12 @@ def configs(scope: Scope) -> Sequence[Config]:
 
 
 def _scfl_limit(prepared: PreparedScheme) -> LimitPoint:
-    (coded,) = prepared.coded
+    (coded,) = prepared.held
     return limit_point(prepared.setting.gram, coded)
 
 
 def _dp_cfl_limit(prepared: PreparedScheme) -> LimitPoint:
-    (coded,) = prepared.coded
+    (coded,) = prepared.held
     return coded_limit_point(prepared.setting.gram, coded)
 
 

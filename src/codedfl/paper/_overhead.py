@@ -9,7 +9,7 @@ import pandas as pd
 from codedfl.paper._claims import Claim, Evidence, exactly
 from codedfl.paper._executor import Outcomes
 from codedfl.paper._figure import Figure
-from codedfl.paper._runs import Run, run_of
+from codedfl.paper._runs import FigureRun, run_of
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Tables, where
 
@@ -19,7 +19,7 @@ PRINTED_MB = {"mnist": (76, 123), "cifar10": (156, 208)}
 """Coded upload and training, as printed in Sec. VI-B."""
 
 
-def runs(scope: Scope) -> Sequence[Run]:
+def runs(scope: Scope) -> Sequence[FigureRun]:
     """Train SCFL in the setting of Sec. VI-A, for its ledger."""
     return [run_of(setup, "SCFL") for setup in scope.setups]
 

@@ -28,7 +28,7 @@ SERIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 @dataclass(frozen=True)
-class Run:
+class FigureRun:
     """One point (or curve) of a figure.
 
     Args:
@@ -49,7 +49,7 @@ class Run:
         return hash((self.panel, self.series, self.x))
 
 
-def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None = None, **changes: Any) -> Run:
+def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None = None, **changes: Any) -> FigureRun:
     """Return the run of a series on a task, with some parameters changed.
 
     Example:
@@ -59,7 +59,7 @@ def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None
     """
     scheme, own = SERIES[series]
     config = setup.changed(**{**changes, **own, "schemes": [scheme]})
-    return Run(setup.name, series, x, config, read_at_s)
+    return FigureRun(setup.name, series, x, config, read_at_s)
 
 
 @dataclass(frozen=True)

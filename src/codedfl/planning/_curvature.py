@@ -15,11 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from codedfl.curvature import DAMPING_FACTOR, KEPT_SHARE, LARGEST_MISMATCH, CurvatureCoded, FactorUpload, SubspaceUpload
+from codedfl.coding import DAMPING_FACTOR, KEPT_SHARE, LARGEST_MISMATCH
 from codedfl.fleet import ROUNDS_NEEDED, SLOWEST, epoch_seconds
 from codedfl.planning._folds import Fold
 from codedfl.planning._paths import Scores, reference_values, row_values, standard_normal
-from codedfl.training import DevicePlan, Setting
+from codedfl.schemes import CurvatureCoded
+from codedfl.setting import Setting
+from codedfl.training import DevicePlan
 from codedfl.typing import FloatArray
 
 LEFT_AT_F = 0.0087
@@ -45,7 +47,7 @@ def predicted_seconds(setting: Setting, plan: DevicePlan) -> float:
         >>> from codedfl.experiment import build_experiment, load_config
         >>> from codedfl.schemes import make_scheme
         >>> setting = build_experiment(load_config()).setting
-        >>> plan = make_scheme("ccfl").device.plan(setting)
+        >>> plan = make_scheme("ccfl").plan(setting)
         >>> 15 * plan.arrivals.duration_s < predicted_seconds(setting, plan) < 60 * plan.arrivals.duration_s
         True
     """
@@ -70,7 +72,7 @@ def seconds_of(gap_share: FloatArray, predicted_s: float, round_s: float) -> Flo
 
 def damping_of(scheme: CurvatureCoded, setting: Setting, values: FloatArray) -> float:
     """Return ``mu`` for eigenvalues of ``H`` (rising) as the scheme's sketch is expected to suggest it, without noise."""
-    rank = scheme.upload.rank_in(setting) if isinstance(scheme.upload, SubspaceUpload | FactorUpload) else 1
+    rank = scheme.upload.rank_in(setting.federation.dimension) if scheme.upload else 1
     if len(values) < 2:
         return 0.0
     kept = min(max(1, int(KEPT_SHARE * min(rank, len(values)))), len(values) - 1)
@@ -79,13 +81,14 @@ def damping_of(scheme: CurvatureCoded, setting: Setting, values: FloatArray) -> 
 
 def noise_norm(scheme: CurvatureCoded, setting: Setting) -> float:
     """Return the norm of the noise in the sum of all sketches, ``s (sqrt d + sqrt r)``, which bounds the damping from below."""
-    upload, code = scheme.upload, setting.code
-    if not isinstance(upload, SubspaceUpload) or not upload.noise:
+    upload, code, d = scheme.upload, setting.code, setting.federation.dimension
+    rank, rows = upload.sketched(d) if upload else (0, 0)
+    if upload is None or not rank or not upload.noise:
         return 0.0
     samples = setting.federation.samples
-    scale = samples / np.minimum(upload.rows, samples)
+    scale = samples / np.minimum(rows, samples)
     variance = float(np.sum((scale**2 * code.noise_variance)[code.uploading]))
-    return float(np.sqrt(variance) * (np.sqrt(setting.federation.dimension) + np.sqrt(upload.rank_in(setting))))
+    return float(np.sqrt(variance) * (np.sqrt(d) + np.sqrt(rank)))
 
 
 def flow(scheme: CurvatureCoded, fold: Fold, setting: Setting) -> tuple[FloatArray, Scores]:

@@ -15,7 +15,7 @@ from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.data import Federation
 from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
-from codedfl.training import Setting
+from codedfl.setting import Setting
 from codedfl.typing import FloatArray
 
 Kept = TypeVar("Kept")
@@ -81,6 +81,13 @@ class Fold:
         cross: FloatArray = self.basis.T @ self.gram.cross
         floor = float(self.values[-1]) * 1e-12
         return np.where(self.values[:, None] > floor, cross / np.maximum(self.values, floor)[:, None], 0.0)
+
+    @cached_property
+    def statistics(self) -> Gram:
+        """``U^T X^T X U`` and ``U^T X^T Y`` of the rows that are left, without rounding in the null space of ``X``."""
+        cross = self.values[:, None] * self.optimum
+        matrix = np.block([[np.diag(self.values), cross], [cross.T, self.gram.labels]])
+        return Gram(matrix, self.gram.dimension, self.gram.samples)
 
     @property
     def scale(self) -> float:

@@ -9,15 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codedfl.curvature import CurvatureCoded, SubspaceUpload
 from codedfl.experiment import Experiment, upload_privacy
 from codedfl.planning._curves import Curve
 from codedfl.planning._folds import Fold
 from codedfl.planning._parties import Attended
 from codedfl.planning._schemes import Prediction, Situation, predict
 from codedfl.planning._target import Target
-from codedfl.schemes import COLUMNS, describe
-from codedfl.training import CodedUpload, DevicePlan, Scheme, UploadCost
+from codedfl.training import DevicePlan, Scheme
+from codedfl.uploads import UploadCost
 
 Status = Literal["reaches", "falls short", "runs away", "impossible"]
 
@@ -113,7 +112,7 @@ def forecast(
     grid = rate.grid if rate.scale == "grid" else (float(rate.scale),)
     situation = Situation(scheme, setting, plan, attended, folds, grid)
     prediction = predict(situation, lambda curve: _rank(curve, target))
-    curve, cost = prediction.curve, scheme.upload_cost(setting, plan)
+    curve, cost, upload = prediction.curve, scheme.upload_cost(setting, plan), scheme.upload
     best = curve.best
     in_time = None if target.time_s is None else curve.below_at(target.time_s)
     reached = _reached(curve, situation, target, cost)
@@ -125,10 +124,10 @@ def forecast(
         batch=attended.batch,
         local_steps=0 if scheme.one_shot else plan.local_steps,
         round_s=0.0 if scheme.one_shot else plan.arrivals.duration_s,
-        upload=_in_words(scheme),
+        upload=upload.in_words() if upload else "none",
         upload_bytes=float(cost.bits.sum()) / 8 if cost else 0.0,
-        coded_rows=sum(plan.coded_rows(setting.code.coded_samples)) if isinstance(scheme.upload, CodedUpload) else None,
-        rank=scheme.upload.rank_in(setting) if isinstance(scheme.upload, SubspaceUpload) else None,
+        coded_rows=situation.coded_rows if upload and upload.stands_for_data else None,
+        rank=(upload.sketched(setting.federation.dimension)[0] or None) if upload else None,
         preparation_s=_seconds(cost),
         step_size_scale=prediction.step_size_scale,
         best_below=float(curve.below[best]),
@@ -141,12 +140,6 @@ def forecast(
         stable=prediction.stable,
         **reached,
     )
-
-
-def _in_words(scheme: Scheme) -> str:
-    if isinstance(scheme.upload, SubspaceUpload):
-        return "sketch of second moments"
-    return dict(zip(COLUMNS, describe(scheme), strict=True))["upload"]
 
 
 def _rank(curve: Curve, target: Target) -> float:
@@ -170,7 +163,7 @@ def _reached(curve: Curve, situation: Situation, target: Target, cost: UploadCos
     begin = situation.preparation_s
     factor = 1.0
     if not situation.scheme.one_shot:
-        factor = CURVATURE_FACTOR if isinstance(situation.scheme, CurvatureCoded) else MODEL_FACTOR
+        factor = CURVATURE_FACTOR if situation.scheme.forecast == "curvature" else MODEL_FACTOR
     low, high = curve.first_within(target.within, -1.0), curve.first_within(target.within, 1.0)
     interval = {
         "low_s": None if low is None else begin + (low - begin) / factor,

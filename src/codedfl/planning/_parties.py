@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl.fleet import Arrivals
-from codedfl.training import AllocatedGradient, CodedSGD, CodedUpload, DevicePlan, Scheme, Setting, full_steps_of
+from codedfl.setting import Setting
+from codedfl.training import CodedSGD, DevicePlan, Scheme, full_steps_of
 from codedfl.typing import FloatArray
 
 SAMPLED_ROUNDS = 64
@@ -107,7 +108,7 @@ class DeviceShare:
         weight = _mean_weights(scheme, setting, attended.probability)
         each = np.divide(weight, attended.probability, out=np.zeros_like(weight), where=attended.probability > 0)
         second = each**2 * attended.probability / attended.asked
-        if isinstance(scheme.device, AllocatedGradient):
+        if not plan.coded_for_all:
             batches = len(plan.coded_rows(setting.code.coded_samples))
             covered = _processed_share(plan, setting, batches)
             return cls(covered * weight, covered**2 * second, 0 * samples, shares, 1, batches)
@@ -143,9 +144,9 @@ class ServerShare:
             return None
         if not isinstance(scheme.server, CodedSGD):
             return cls(1.0, 1, 1.0, 0.0)
-        nobody = np.zeros(setting.federation.devices)
-        weight = scheme.aggregation.mean_weights(nobody, setting.code.uploading)[1]  # type: ignore[attr-defined]
-        if isinstance(scheme.upload, CodedUpload) and scheme.upload.kind == "factor":
+        weights = scheme.aggregation.mean_weights(np.zeros(setting.federation.devices), setting.code.uploading)
+        weight = 1.0 if weights is None else weights[1]
+        if scheme.upload is not None and not scheme.upload.has_rows:
             steps = full_steps_of(setting)
             return cls(weight, steps, setting.local_steps / steps, 0.0)
         rows = sum(plan.coded_rows(setting.code.coded_samples))
@@ -175,8 +176,8 @@ def _processed_share(plan: DevicePlan, setting: Setting, batches: int) -> FloatA
 
 
 def _mean_weights(scheme: Scheme, setting: Setting, probability: FloatArray) -> FloatArray:
-    rule = getattr(scheme.aggregation, "mean_weights", None)
-    return probability if rule is None else np.asarray(rule(probability, setting.code.uploading)[0])
+    weights = scheme.aggregation.mean_weights(probability, setting.code.uploading)
+    return probability if weights is None else np.asarray(weights[0])
 
 
 def _grouped(shares: FloatArray, weights: FloatArray) -> list[tuple[float, float]]:

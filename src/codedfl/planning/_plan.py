@@ -20,6 +20,7 @@ from codedfl.planning._forecast import Forecast, forecast
 from codedfl.planning._paths import reference_values
 from codedfl.planning._reasons import reason_against
 from codedfl.planning._target import Target
+from codedfl.plugins import blaming_plugins, find_plugin
 from codedfl.progress import Progress
 from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
 
@@ -100,6 +101,7 @@ class Plan(ShortRepr):
         return values
 
 
+@blaming_plugins()
 def make_plan(
     config: Config,
     target: Target | None = None,
@@ -164,10 +166,16 @@ def make_plan(
 def _forecast(name: str, experiment: Experiment, folds: Any, target: Target) -> Forecast:
     scheme = make_scheme(name, experiment.config.options.get(name))
     try:
-        plan = scheme.device.plan(experiment.setting, experiment.traces.get(name))
+        plan = scheme.plan(experiment.setting, experiment.traces.get(name))
         scheme.require_possible(experiment.setting, plan)
     except InputError as error:
         return Forecast(name, scheme.title, "impossible", reason=str(error))
+    if scheme.forecast is None:
+        plugin = find_plugin("scheme", name)
+        package = f" of {plugin.package or plugin.target}" if plugin else ""
+        return Forecast(
+            name, scheme.title, "impossible", reason=f"a scheme{package} that does not say how to predict it"
+        )
     return forecast(scheme, experiment, plan, folds, target)
 
 

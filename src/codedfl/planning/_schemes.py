@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
-from codedfl.coding import coded_solution
-from codedfl.curvature import CurvatureCoded
 from codedfl.planning._curvature import flow, predicted_seconds, seconds_of
 from codedfl.planning._curves import Curve
 from codedfl.planning._folds import Fold
 from codedfl.planning._parties import Attended, DeviceShare, ServerShare, uncovered_share
 from codedfl.planning._paths import Scores, Training, reference_values, row_values
 from codedfl.planning._views import CodedMoments, coded_view, plain_view
-from codedfl.schemes import CodedSolution, Momentum, RidgeRegression
-from codedfl.training import AllocatedGradient, CodedSGD, CodedUpload, DevicePlan, Scheme, Setting
+from codedfl.schemes import CurvatureCoded
+from codedfl.setting import Setting
+from codedfl.training import CodedSGD, DevicePlan, OneShot, Scheme
 from codedfl.typing import FloatArray
 
 MOST_ROUNDS = 30_000
@@ -110,12 +110,12 @@ def predict(situation: Situation, better: Callable[[Curve], float]) -> Predictio
         better: the lower this number of a curve, the better its step size.
     """
     scheme = situation.scheme
-    if scheme.one_shot:
+    if scheme.forecast == "solution":
         return Prediction(_solution(situation), None)
-    if isinstance(scheme, CurvatureCoded):
+    if scheme.forecast == "curvature":
         return Prediction(_with_curvature(situation), None)
     trainings = [_training(situation, fold) for fold in situation.folds]
-    smoothness = situation.setting.gram.smoothness
+    smoothness = scheme.loss_for(situation.setting.federation.task).smoothness(situation.setting.gram)
     grid = sorted(situation.step_sizes, reverse=True)
     stable = [scale for scale in grid if max(each.rounds(scale / smoothness).growth for each in trainings) <= GROWS]
     tried = stable[:TRIED] or grid[-1:]
@@ -131,10 +131,10 @@ def _training(situation: Situation, fold: Fold) -> Training:
     scheme, setting, plan = situation.scheme, situation.setting, situation.plan
     devices = DeviceShare.of(scheme, plan, setting, situation.attended)
     server = ServerShare.of(scheme, plan, setting)
-    average, momentum = scheme.final == "average", scheme.momentum if isinstance(scheme, Momentum) else None
-    if server is None or not isinstance(scheme.upload, CodedUpload):
+    average, momentum = scheme.final == "average", scheme.heavy_ball
+    if server is None or scheme.upload is None or not scheme.upload.stands_for_data:
         return Training(fold, plain_view(fold), devices, None, (0.0, 0.0), average, momentum)
-    if isinstance(scheme.device, AllocatedGradient):
+    if not plan.coded_for_all:
         covered = uncovered_share(plan, setting)
         coded = _coded(situation, fold, covered)
         view = coded_view(fold, coded, 1.0 - covered, 1.0, total=1.0, make_up=False)
@@ -152,8 +152,8 @@ def _training(situation: Situation, fold: Fold) -> Training:
 def _coded(situation: Situation, fold: Fold, covered: float = 1.0) -> CodedMoments:
     """Return second moments of the scheme's coded data, drawn once for all schemes that send the same."""
     upload, setting, rows = situation.scheme.upload, situation.setting, situation.coded_rows
-    assert isinstance(upload, CodedUpload)
-    noise, apart = upload.noise, upload.kind == "factor"
+    assert upload is not None
+    noise, apart = upload.noise, not upload.can_be_summed
 
     def draw() -> CodedMoments:
         return CodedMoments.drawn(fold, setting, rows, noise=noise, covered=covered, apart=apart)
@@ -168,20 +168,18 @@ def _solution(situation: Situation) -> Curve:
 
 
 def _solved(situation: Situation, fold: Fold) -> Scores:
-    scheme, model = situation.scheme, fold.optimum
-    if isinstance(scheme, RidgeRegression):
-        kept = fold.values / np.maximum(fold.values + scheme.ridge, 1e-300)
-        model = kept[:, None] * fold.optimum
-    elif isinstance(scheme, CodedSolution) and isinstance(scheme.upload, CodedUpload):
-        model = coded_solution(_coded(situation, fold).data, scheme.ridge_share)
+    """Return the score of the model that the scheme makes of what it would hold, in the fold's basis."""
+    scheme = cast(OneShot, situation.scheme)
+    coded = scheme.upload is not None and scheme.upload.stands_for_data
+    model = scheme.solve((_coded(situation, fold).data,) if coded else fold.statistics)
     values = row_values(fold, fold.held, model[None])
     return Scores.of(values, reference_values(fold), np.ones(1, np.bool_))
 
 
 def _with_curvature(situation: Situation) -> Curve:
     """Return the curve of training with curvature, by its fitted rule."""
-    assert isinstance(situation.scheme, CurvatureCoded)
-    flows = [flow(situation.scheme, fold, situation.setting) for fold in situation.folds]
+    scheme = cast(CurvatureCoded, situation.scheme)
+    flows = [flow(scheme, fold, situation.setting) for fold in situation.folds]
     share = np.mean([each[0] for each in flows], axis=0)
     duration = situation.plan.arrivals.duration_s
     training = seconds_of(share, predicted_seconds(situation.setting, situation.plan), duration)

@@ -10,7 +10,7 @@ import scipy.linalg
 from codedfl.coding import CodedData, FactorOf, Gram, Rows, compute_gram, sample_coded, sample_factor
 from codedfl.parallel import one_blas_thread
 from codedfl.planning._folds import Fold
-from codedfl.training import Setting
+from codedfl.setting import Setting
 from codedfl.typing import FloatArray
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
-from codedfl.theory import GapBound, Knob, LimitError, LimitPoint, Reading, Round
+from codedfl.theory import GapBound, Knob, LimitError, LimitPoint, Reading, RoundLaw
 
 RED, BLUE = "#D55E00", "#0072B2"
 
@@ -65,7 +65,7 @@ class Report(Protocol):
     @property
     def gap_at_start(self) -> float: ...
     @property
-    def round(self) -> Round: ...
+    def round(self) -> RoundLaw: ...
     @property
     def bounds(self) -> dict[Reading, GapBound]: ...
     @property

@@ -6,12 +6,11 @@ Example:
     268.0
 """
 
-from codedfl.privacy._account import delta_of, epsilon_of
+from codedfl.privacy._account import epsilon_of
 from codedfl.privacy._accountant import PrivacyAccountant, signal_to_noise
 from codedfl.privacy._attack import AttackResult, attack_error, matched_error
-from codedfl.privacy._audit import LITTLE_PRIVACY, DeviceAudit, Upload, audit_device
-from codedfl.privacy._canaries import make_canaries
-from codedfl.privacy._canary_scores import coded_scores, gradient_scores, model_scores, second_moment_scores
+from codedfl.privacy._audit import LITTLE_PRIVACY, AuditedUpload, DeviceAudit, audit_device
+from codedfl.privacy._canaries import coded_scores, make_canaries, model_scores
 from codedfl.privacy._discrete import (
     RandomBytes,
     discrete_gaussian,
@@ -21,11 +20,11 @@ from codedfl.privacy._discrete import (
     rounding_delta,
 )
 from codedfl.privacy._exact import exact_epsilon, log_delta
-from codedfl.privacy._gaussian import gaussian_epsilon
-from codedfl.privacy._gaussian_curve import gaussian_mu
+from codedfl.privacy._gaussian import gaussian_epsilon, gaussian_mu
+from codedfl.privacy._guarantee import Against, Covers, Guarantee, Release, RoundingDelta, guarantee_of, update_releases
 from codedfl.privacy._inputs import Adjacency
 from codedfl.privacy._labels import LabelInference, LabelLeakage, estimate_class_means, infer_labels, label_leakage
-from codedfl.privacy._mechanisms import CodedMechanism, GaussianMechanism, Mechanism
+from codedfl.privacy._mechanisms import CodedMechanism, GaussianMechanism, Mechanism, sketch_sensitivity
 from codedfl.privacy._mi_dp import (
     MiDpBudget,
     interference,
@@ -34,34 +33,45 @@ from codedfl.privacy._mi_dp import (
     noise_variance_for_mi_dp,
     printed_interference,
 )
+from codedfl.privacy._noise import BLOCK_ROWS, ExactNoise, Noise, SeededNoise
 from codedfl.privacy._noise_multiplier import noise_multiplier_for
-from codedfl.privacy._one_run import EmpiricalBound, audit_scores, epsilon_lower_bound, one_run_p_value
-from codedfl.privacy._one_run_gaussian import gaussian_mu_lower_bound
+from codedfl.privacy._one_run import EmpiricalBound, audit_scores, epsilon_lower_bound, gaussian_mu_lower_bound
 from codedfl.privacy._reconstruction import Reconstruction, reconstruct
 from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
-from codedfl.privacy._sketch import sketch_sensitivity
+from codedfl.privacy._target import PrivacyTarget, ThreatModel, coded_noise, least_arrivals
 
 __all__ = [
+    "BLOCK_ROWS",
     "LITTLE_PRIVACY",
     "Adjacency",
+    "Against",
     "AttackResult",
+    "AuditedUpload",
     "CodedMechanism",
+    "Covers",
     "DeviceAudit",
     "EmpiricalBound",
+    "ExactNoise",
     "GaussianMechanism",
+    "Guarantee",
     "LabelInference",
     "LabelLeakage",
     "Mechanism",
     "MiDpBudget",
+    "Noise",
     "PrivacyAccountant",
+    "PrivacyTarget",
     "RandomBytes",
     "Reconstruction",
-    "Upload",
+    "Release",
+    "RoundingDelta",
+    "SeededNoise",
+    "ThreatModel",
     "attack_error",
     "audit_device",
     "audit_scores",
+    "coded_noise",
     "coded_scores",
-    "delta_of",
     "discrete_gaussian",
     "epsilon_from_renyi",
     "epsilon_lower_bound",
@@ -72,11 +82,12 @@ __all__ = [
     "gaussian_mu",
     "gaussian_mu_lower_bound",
     "gaussian_noise_on_grid",
-    "gradient_scores",
     "grid_step",
+    "guarantee_of",
     "infer_labels",
     "interference",
     "label_leakage",
+    "least_arrivals",
     "log_delta",
     "make_canaries",
     "matched_error",
@@ -85,14 +96,13 @@ __all__ = [
     "model_scores",
     "noise_multiplier_for",
     "noise_variance_for_mi_dp",
-    "one_run_p_value",
     "printed_interference",
     "reconstruct",
     "renyi_divergence",
     "rounded_sensitivity",
     "rounding_delta",
-    "second_moment_scores",
     "signal_to_noise",
     "sketch_sensitivity",
+    "update_releases",
     "useful_orders",
 ]

@@ -14,15 +14,15 @@ from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
-from codedfl.privacy._exact import exact_epsilon, log_delta
+from codedfl.privacy._exact import exact_epsilon
 from codedfl.privacy._gaussian import gaussian_epsilon
-from codedfl.privacy._gaussian_curve import log_gaussian_delta
-from codedfl.privacy._inputs import require_number, require_probability
-from codedfl.privacy._loss_pmf import Direction, Loss, coded_loss, gaussian_loss, pmf_of, sampled_loss
+from codedfl.privacy._inputs import require_probability
+from codedfl.privacy._loss_pmf import Direction, PrivacyLoss, coded_loss, gaussian_loss, pmf_of, sampled_loss
 from codedfl.privacy._mechanisms import Mechanism, Merged, merge
-from codedfl.privacy._renyi_account import renyi_epsilon, renyi_log_delta
+from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
+from codedfl.typing import FloatArray
 
 _DIRECTIONS: tuple[Direction, ...] = ("remove", "add")
 
@@ -40,6 +40,9 @@ _LEAST_INTERVAL = 1e-100
 
 _MOST_RELEASES = 2**22
 """Of more releases than this, only the bound from Renyi divergences is computed."""
+
+_SAMPLED_ORDERS = np.unique(np.rint(np.geomspace(2, 512, 60)))
+"""Whole orders at which the divergence on a Poisson sample is a finite sum; others are not amplified."""
 
 _STAGE = 1000
 """A loss is composed with itself at most so often at a time, as the bounds on its range get loose."""
@@ -72,25 +75,6 @@ def epsilon_of(mechanisms: Sequence[Mechanism], delta: float) -> float:
     return _epsilon(merge(mechanisms), float(delta))
 
 
-def delta_of(mechanisms: Sequence[Mechanism], epsilon: float) -> float:
-    """Return the delta at which all mechanisms together are (epsilon, delta)-differentially private.
-
-    Args:
-        mechanisms: everything that is released from the same data, in any order.
-        epsilon: zero or more, in nats.
-
-    Returns:
-        Delta; 0 if nothing is released, 1 if something is released without noise.
-
-    Example:
-        >>> from codedfl.privacy import GaussianMechanism
-        >>> round(delta_of([GaussianMechanism(1.0)], 1.0), 6)
-        0.126937
-    """
-    require_number("epsilon", epsilon)
-    return _delta(merge(mechanisms), float(epsilon))
-
-
 @lru_cache(maxsize=1024)
 def _epsilon(merged: Merged, delta: float) -> float:
     if math.isinf(merged.mu):
@@ -99,25 +83,10 @@ def _epsilon(merged: Merged, delta: float) -> float:
         return gaussian_epsilon(merged.mu, delta)
     if merged.mu == 0 and not merged.sampled and len(merged.coded) == 1:
         return exact_epsilon(delta, merged.coded[0][1], merged.coded[0][0])
-    bound, slack = renyi_epsilon(merged, delta), _slack(merged)
+    bound, slack = _renyi_epsilon(merged, delta), _slack(merged)
     if slack < delta / 2 and 0 < bound < math.inf:
         curves = [_composed(merged, direction) for direction in _DIRECTIONS]
         bound = max(_epsilon_for_delta(curve, delta - slack, most=bound) for curve in curves)
-    return bound
-
-
-@lru_cache(maxsize=1024)
-def _delta(merged: Merged, epsilon: float) -> float:
-    if math.isinf(merged.mu):
-        return 1.0
-    if not merged.sampled and not merged.coded:
-        return math.exp(float(log_gaussian_delta(merged.mu, np.array([epsilon]))[0])) if merged.mu > 0 else 0.0
-    if merged.mu == 0 and not merged.sampled and len(merged.coded) == 1:
-        return math.exp(log_delta(epsilon, merged.coded[0][1], merged.coded[0][0]))
-    bound, slack = math.exp(renyi_log_delta(merged, epsilon)), _slack(merged)
-    if bound > slack:
-        curves = [_composed(merged, direction) for direction in _DIRECTIONS]
-        bound = min(bound, max(_delta_for_epsilon(curve, epsilon) for curve in curves) + slack)
     return bound
 
 
@@ -175,7 +144,7 @@ def _composed(merged: Merged, direction: Direction) -> Any:
         return reduce(lambda total, part: total.compose(part, _TAIL), parts)
 
 
-def _losses(merged: Merged, direction: Direction) -> list[Loss]:
+def _losses(merged: Merged, direction: Direction) -> list[PrivacyLoss]:
     tail = _TAIL / max(1, sum(count for _, _, count in merged.sampled))
     full = [gaussian_loss(merged.mu, tail)] if merged.mu > 0 else []
     sampled = [sampled_loss(noise, rate, count, direction, tail) for noise, rate, count in merged.sampled]
@@ -190,3 +159,52 @@ def _self_composed(pmf: Any, count: int) -> Any:
     stages, rest = divmod(count, _STAGE)
     total = _self_composed(pmf.self_compose(_STAGE, _TAIL / stages), stages)
     return total.compose(pmf.self_compose(rest, _TAIL), _TAIL) if rest else total
+
+
+def _renyi_epsilon(merged: Merged, delta: float) -> float:
+    """Return an epsilon that a composition does not exceed, at every ``delta`` between 0 and 1."""
+    orders = _orders(merged)
+    bound = epsilon_from_renyi(orders, _divergence(merged, orders), delta)
+    return bound if merged.coded else min(bound, gaussian_epsilon(_unamplified(merged), delta))
+
+
+def _unamplified(merged: Merged) -> float:
+    """Return ``mu`` if every sample were in every batch: a Poisson sample reveals no more."""
+    return math.hypot(merged.mu, *(math.sqrt(count) / noise for noise, _, count in merged.sampled))
+
+
+def _orders(merged: Merged) -> FloatArray:
+    ratios = [useful_orders(ratio) for ratio, _ in merged.coded]
+    return np.unique(np.concatenate([1 + np.geomspace(1e-9, 1e9, 500), _SAMPLED_ORDERS, *ratios]))
+
+
+def _divergence(merged: Merged, orders: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        total = orders * (merged.mu * merged.mu / 2)
+        for noise, rate, count in merged.sampled:
+            total = total + count * _sampled_divergence(noise, rate, orders)
+        for ratio, rows in merged.coded:
+            total = total + renyi_divergence(orders, rows, ratio)
+    return np.asarray(np.where(np.isnan(total), np.inf, total))
+
+
+def _sampled_divergence(noise: float, rate: float, orders: FloatArray) -> FloatArray:
+    """Return ``ln sum_k C(a, k) (1 - q)^(a-k) q^k e^(k (k-1) / (2 z^2)) / (a - 1)`` at whole orders, else ``a / (2 z^2)``.
+
+    The sum is that of removal, which is the larger of both directions.
+
+    References:
+        Mironov, Talwar, Zhang: Renyi Differential Privacy of the Sampled Gaussian Mechanism. 2019.
+    """
+    half = 0.5 / noise / noise
+    result = orders * half
+    for i in np.flatnonzero(np.isin(orders, _SAMPLED_ORDERS)):
+        a = float(orders[i])
+        k = np.arange(a + 1)
+        binomial = special.gammaln(a + 1) - special.gammaln(k + 1) - special.gammaln(a - k + 1)
+        # Terms k = 0 and 1 carry almost all of the mass where q is small, so that the sum is taken relative to 1.
+        excess = np.log(np.expm1(np.minimum(k * (k - 1) * half, 600))) if half > 0 else np.full_like(k, -np.inf)
+        excess = np.where(k * (k - 1) * half > 600, k * (k - 1) * half, excess)
+        logs = (binomial + (a - k) * math.log1p(-rate) + k * math.log(rate) + excess)[2:]
+        result[i] = min(result[i], float(np.logaddexp(0.0, special.logsumexp(logs))) / (a - 1))
+    return result

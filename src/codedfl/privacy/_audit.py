@@ -25,7 +25,7 @@ ONE_HOT_NORM = 1.0
 
 
 @dataclass(frozen=True)
-class Upload:
+class AuditedUpload:
     """How devices encode, as far as it affects privacy.
 
     Args:
@@ -91,7 +91,7 @@ def audit_device(
     name: str,
     features: FloatArray,
     labels: FloatArray,
-    upload: Upload,
+    upload: AuditedUpload,
     *,
     classification: bool,
     delta: float = 1e-5,
@@ -119,7 +119,7 @@ def audit_device(
     Example:
         >>> rng = np.random.default_rng(0)
         >>> X, Y = rng.uniform(-0.5, 0.5, (40, 3)), np.eye(2)[[0] * 40]
-        >>> audit = audit_device("phone", X, Y, Upload(100, 0.5, 0.0, None, 10.0, 0.0), classification=True, rng=rng)
+        >>> audit = audit_device("phone", X, Y, AuditedUpload(100, 0.5, 0.0, None, 10.0, 0.0), classification=True, rng=rng)
         >>> audit.labels.single_class, audit.epsilon, audit.missing
         (True, inf, ('coding.label_noise_variance', 'coding.clip_norm'))
     """
@@ -180,7 +180,7 @@ def audit_device(
     return replace(audit, warnings=tuple(_warnings(audit, upload, X)))
 
 
-def _missing(upload: Upload, label_bound: float | None) -> Iterator[str]:
+def _missing(upload: AuditedUpload, label_bound: float | None) -> Iterator[str]:
     """Yield the fields without which no epsilon of features and labels is finite, if the server sees this upload."""
     if upload.noise_variance == 0:
         yield "coding.noise_variance"
@@ -192,7 +192,7 @@ def _missing(upload: Upload, label_bound: float | None) -> Iterator[str]:
         yield "coding.clip_norm"
 
 
-def _warnings(audit: DeviceAudit, upload: Upload, encoded: FloatArray) -> Iterator[str]:
+def _warnings(audit: DeviceAudit, upload: AuditedUpload, encoded: FloatArray) -> Iterator[str]:
     """Yield what is unsafe, in plain words and without numbers of the device, so that devices can be grouped by warning."""
     if upload.noise_variance == 0:
         if audit.samples < encoded.shape[1]:
@@ -212,7 +212,7 @@ def _warnings(audit: DeviceAudit, upload: Upload, encoded: FloatArray) -> Iterat
         yield "an attacker who knows most of the samples reconstructs the others with less than half the error of guessing"
 
 
-def _label_warnings(audit: DeviceAudit, upload: Upload) -> Iterator[str]:
+def _label_warnings(audit: DeviceAudit, upload: AuditedUpload) -> Iterator[str]:
     """Yield what is unsafe about the labels."""
     if audit.labels is not None:
         what = "which single class it has" if audit.labels.single_class else "which classes it has"

@@ -7,11 +7,11 @@ difference of two tails.
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Callable
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from codedfl.errors import InputError
 from codedfl.privacy._inputs import (
@@ -24,6 +24,7 @@ from codedfl.privacy._inputs import (
     require_probability,
     require_signal_to_noise,
 )
+from codedfl.privacy._roots import monotone_root
 from codedfl.privacy._tails import (
     log_chi_square_cdf,
     log_chi_square_density,
@@ -42,8 +43,8 @@ _LEAST_RATIO, _LARGEST_RATIO = 1e-300, 1e200
 _FAR = 1e30
 """If epsilon exceeds this multiple of ``r``, then ``ln delta < -1e29`` for every ``c``."""
 
-_LARGEST_LOG = 700.0
-"""The search for epsilon or ``r`` is limited to ``e^-700`` to ``e^700``."""
+_LOGS = -700.0, 700.0
+"""Range of logarithms of epsilon or ``r`` that are searched."""
 
 _CANCELS = 1e6
 """Differences between tails below ``-1e6`` nats are computed from hazards, as subtraction would leave too few digits."""
@@ -131,7 +132,7 @@ def exact_epsilon(
         return 0.0
     scale = math.log(signal_to_noise) + 0.5 * math.log(coded_samples) if signal_to_noise < math.inf else 0.0
     least = math.log(_LEAST_EPSILON) + min(scale, 0.0)
-    return math.exp(least if shortfall(least) >= 0 else _increasing_root(shortfall, scale))
+    return math.exp(least if shortfall(least) >= 0 else monotone_root(shortfall, scale, _LOGS))
 
 
 def largest_signal_to_noise(
@@ -160,7 +161,7 @@ def largest_signal_to_noise(
     def excess(log_ratio: float) -> float:
         return log_delta(epsilon, coded_samples, math.exp(log_ratio), adjacency) - math.log(delta)
 
-    root = _increasing_root(excess, math.log(epsilon + delta) - 0.5 * math.log(coded_samples))
+    root = monotone_root(excess, math.log(epsilon + delta) - 0.5 * math.log(coded_samples), _LOGS)
     return min(math.exp(root), _LARGEST_RATIO)
 
 
@@ -194,20 +195,13 @@ def most_coded_samples(
     def keeps(coded_samples: int) -> bool:
         return log_delta(epsilon, coded_samples, signal_to_noise, adjacency) <= math.log(delta)
 
-    if not keeps(1):
-        return 0
-    enough, too_many = 1, 2
-    while keeps(too_many):
-        enough, too_many = too_many, 2 * too_many
-        if too_many > MOST:
-            raise InputError(
-                f"epsilon = {epsilon} is kept by more than {MOST} coded samples at this noise: "
-                "lower the noise, or give coded_samples and solve for something else."
-            )
-    while too_many - enough > 1:
-        middle = (enough + too_many) // 2
-        enough, too_many = (middle, too_many) if keeps(middle) else (enough, middle)
-    return enough
+    most = bisect.bisect_left(range(1, MOST + 1), True, key=lambda coded_samples: not keeps(coded_samples))
+    if most == MOST:
+        raise InputError(
+            f"epsilon = {epsilon} is kept by more than {MOST} coded samples at this noise: "
+            "lower the noise, or give coded_samples and solve for something else."
+        )
+    return most
 
 
 def _log_remove(threshold: FloatArray, c: int, r: float) -> FloatArray:
@@ -288,23 +282,3 @@ def _log_replace(epsilon: float, c: int, r: float) -> float:
             break
     values = integrand(low + (high - low) * _UNIT_NODES)
     return math.log(high - low) + float(special.logsumexp(values + _LOG_UNIT_WEIGHTS))
-
-
-def _increasing_root(function: Callable[[float], float], guess: float) -> float:
-    """Return where an increasing function of a logarithm crosses 0; plus or minus infinity if it never does.
-
-    The bracket grows outwards from ``guess`` in steps that double.
-    """
-    low = high = min(max(guess, -_LARGEST_LOG), _LARGEST_LOG)
-    step = 1.0
-    while function(low) > 0:
-        if low == -_LARGEST_LOG:
-            return -math.inf
-        low, high, step = max(low - step, -_LARGEST_LOG), low, 2 * step
-    if low == high:
-        step = 1.0
-        while function(high) <= 0:
-            if high == _LARGEST_LOG:
-                return math.inf
-            low, high, step = high, min(high + step, _LARGEST_LOG), 2 * step
-    return float(optimize.brentq(function, low, high, xtol=1e-14, rtol=1e-14))

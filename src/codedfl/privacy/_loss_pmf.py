@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from codedfl.privacy._exact import log_delta
-from codedfl.privacy._gaussian_curve import log_gaussian_delta
+from codedfl.privacy._gaussian import log_gaussian_delta
 from codedfl.typing import FloatArray
 
 Direction = Literal["remove", "add"]
@@ -32,7 +32,7 @@ _RATIO = 1.01
 
 
 @dataclass(frozen=True)
-class Loss:
+class PrivacyLoss:
     """The privacy loss of one mechanism in one direction.
 
     Args:
@@ -54,7 +54,7 @@ class Loss:
     count: int = 1
 
 
-def gaussian_loss(mu: float, tail: float) -> Loss:
+def gaussian_loss(mu: float, tail: float) -> PrivacyLoss:
     """Return the loss of full-batch Gaussian mechanisms, ``N(mu^2 / 2, mu^2)`` in both directions.
 
     Args:
@@ -63,10 +63,10 @@ def gaussian_loss(mu: float, tail: float) -> Loss:
     """
     mean, reach = mu * mu / 2, -float(special.ndtri(tail)) * mu
     curve = partial(log_gaussian_delta, mu)
-    return Loss(curve, curve, mean, mu * mu, mean - reach, mean + reach)
+    return PrivacyLoss(curve, curve, mean, mu * mu, mean - reach, mean + reach)
 
 
-def sampled_loss(noise_multiplier: float, rate: float, count: int, direction: Direction, tail: float) -> Loss:
+def sampled_loss(noise_multiplier: float, rate: float, count: int, direction: Direction, tail: float) -> PrivacyLoss:
     """Return the loss of a Gaussian mechanism on a Poisson sample.
 
     The pair is ``(1 - q) N(0, 1) + q N(mu, 1)`` and ``N(0, 1)``, ``mu = 1 / z``. At ``epsilon = ln(1 + q (e^t - 1))``, delta of
@@ -94,7 +94,7 @@ def sampled_loss(noise_multiplier: float, rate: float, count: int, direction: Di
         losses = amplified(np.concatenate([mu * normal - shift, mu * normal + shift]), rate)
         low, high = (float(amplified(loss, rate)) for loss in (-reach - shift, reach + shift))
     mean = float(weights @ losses)
-    return Loss(*curves, mean, float(weights @ np.square(losses - mean)), low, high, count)
+    return PrivacyLoss(*curves, mean, float(weights @ np.square(losses - mean)), low, high, count)
 
 
 def _log_remove(mu: float, rate: float, epsilon: FloatArray) -> FloatArray:
@@ -114,7 +114,7 @@ def _log_add(mu: float, rate: float, epsilon: FloatArray) -> FloatArray:
     return np.where(inside, curve, -np.inf)
 
 
-def coded_loss(signal_to_noise: float, rows: int, direction: Direction, tail: float) -> Loss:
+def coded_loss(signal_to_noise: float, rows: int, direction: Direction, tail: float) -> PrivacyLoss:
     """Return the loss of coded uploads: ``r V / 2 - (c/2) ln(1 + r)``, or ``(c/2) ln(1 + r) - s V / 2``, ``V ~ chi2_c``.
 
     Here ``s = r / (1 + r)``, and delta is that of :func:`codedfl.privacy.log_delta`.
@@ -132,8 +132,8 @@ def coded_loss(signal_to_noise: float, rows: int, direction: Direction, tail: fl
     curves = partial(_log_coded, signal_to_noise, rows, remove), partial(_log_coded, signal_to_noise, rows, add)
     if direction == "remove":
         r = signal_to_noise
-        return Loss(*curves, r * rows / 2 - half, r * r * rows / 2, r * least / 2 - half, r * most / 2 - half)
-    return Loss(*curves[::-1], half - s * rows / 2, s * s * rows / 2, half - s * most / 2, half - s * least / 2)
+        return PrivacyLoss(*curves, r * rows / 2 - half, r * r * rows / 2, r * least / 2 - half, r * most / 2 - half)
+    return PrivacyLoss(*curves[::-1], half - s * rows / 2, s * s * rows / 2, half - s * most / 2, half - s * least / 2)
 
 
 def _log_coded(signal_to_noise: float, rows: int, direction: Direction, epsilon: FloatArray) -> FloatArray:
@@ -147,7 +147,7 @@ def amplified(loss: FloatArray | float, rate: float) -> FloatArray:
     return np.where(t <= 1, near, np.logaddexp(math.log1p(-rate), math.log(rate) + t))
 
 
-def support(loss: Loss, interval: float) -> FloatArray:
+def support(loss: PrivacyLoss, interval: float) -> FloatArray:
     """Return the multiples of ``interval`` that carry a loss: evenly spaced near its mean, fewer and fewer further away."""
     spacing = max(1, math.floor(_SPACING * math.sqrt(loss.variance) / interval))
     centre = round(loss.mean / interval)
@@ -160,7 +160,7 @@ def support(loss: Loss, interval: float) -> FloatArray:
     return points[(points >= low) & (points <= high)]
 
 
-def masses(loss: Loss, epsilon: FloatArray) -> tuple[FloatArray, float]:
+def masses(loss: PrivacyLoss, epsilon: FloatArray) -> tuple[FloatArray, float]:
     """Return the probability masses at the losses ``epsilon`` and at infinity whose deltas agree with those of ``loss``.
 
     Between the given losses, ``delta`` becomes linear in ``e^epsilon``, which is never below the convex truth. With
@@ -176,7 +176,7 @@ def masses(loss: Loss, epsilon: FloatArray) -> tuple[FloatArray, float]:
         epsilon: increasing; it contains 0 if it has negative and positive entries.
 
     References:
-        Doroshenko, Ghazi, Kamath, Kumar, Manurangsi: Connect the Dots: Tighter Discrete Approximations of Privacy Loss
+        Doroshenko, Ghazi, Kamath, Kumar, Manurangsi: Connect the Dots: Tighter Discrete Approximations of Privacy PrivacyLoss
         Distributions. PoPETs 2022. Algorithm 1.
     """
     negative = epsilon < 0
@@ -192,7 +192,7 @@ def masses(loss: Loss, epsilon: FloatArray) -> tuple[FloatArray, float]:
     return np.maximum(probabilities, 0.0), float(min(max(at_infinity, 0.0), 1.0))
 
 
-def pmf_of(loss: Loss, interval: float) -> Any:
+def pmf_of(loss: PrivacyLoss, interval: float) -> Any:
     """Return the ``dp_accounting`` probability mass function of one copy of a loss on multiples of ``interval``."""
     from dp_accounting.pld import pld_pmf
 

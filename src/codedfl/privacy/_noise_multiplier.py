@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from scipy import optimize
-
 from codedfl.errors import InputError
 from codedfl.privacy._account import epsilon_of
-from codedfl.privacy._gaussian_curve import gaussian_mu
+from codedfl.privacy._gaussian import gaussian_mu
 from codedfl.privacy._inputs import require_count, require_positive_number, require_probability
 from codedfl.privacy._mechanisms import GaussianMechanism, Mechanism, merge, require_sampling_rate
+from codedfl.privacy._roots import monotone_root
 
-_LEAST, _MOST = 1e-6, 1e12
-"""Range of noise multipliers that the search covers."""
+_LOGS = math.log(1e-6), math.log(1e12)
+"""Range of logarithms of noise multipliers that are searched."""
 
 _TOLERANCE = 1e-4
 """Relative precision of a noise multiplier that is searched for."""
@@ -71,30 +70,16 @@ def noise_multiplier_for(
         guess = -math.log(left)
         return _rounded_up(log_excess, guess, 1e-15)
     guess = -0.5 * math.log(math.log1p(min((left / sampling_rate) ** 2, 1e300)))
-    low, high = _bracket(log_excess, min(max(guess, math.log(_LEAST)), math.log(_MOST)))
-    if math.isinf(high):
+    root = monotone_root(
+        log_excess, guess, _LOGS, rising=False, step=0.05, growth=3.0, xtol=_TOLERANCE / 2, rtol=2.0**-50
+    )
+    if root == math.inf:
         raise InputError(
             f"epsilon = {epsilon} leaves too little for the updates, as the other releases use {used:.6g} at delta = {delta}: "
             "allow a larger epsilon, or add noise to those."
         )
-    root = float(optimize.brentq(log_excess, low, high, xtol=_TOLERANCE / 2)) if low < high else high
+    root = max(root, _LOGS[0])
     return _rounded_up(log_excess, root, _TOLERANCE / 2)
-
-
-def _bracket(log_excess: Callable[[float], float], guess: float) -> tuple[float, float]:
-    """Return logarithms of a noise multiplier that is too small and of one that is enough, widening from a guess.
-
-    Both are the same at the lower end of the range if even that is enough; the second is infinite if none is.
-    """
-    step, too_small = 0.05, log_excess(guess) > 0
-    while True:
-        further = guess + step if too_small else guess - step
-        further = min(max(further, math.log(_LEAST)), math.log(_MOST))
-        if (log_excess(further) > 0) != too_small:
-            return (guess, further) if too_small else (further, guess)
-        if further == guess:
-            return (guess, math.inf) if too_small else (guess, guess)
-        guess, step = further, 3 * step
 
 
 def _rounded_up(log_excess: Callable[[float], float], log_noise: float, step: float) -> float:

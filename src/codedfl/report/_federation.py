@@ -71,6 +71,7 @@ def read_federation(folder: Path, name: str) -> Record:
                 "simulated_time_s": summary.get("seconds", curve.training_s[-1] if curve.training_s else None),
                 "mean_arrivals": summary.get("mean_arrivals") or _mean([len(r["arrived"]) for r in rounds.values()]),
                 "bytes_up_coded": sum(e["bytes"] for e in events if e.get("event") == "uploaded" and "bytes" in e),
+                **_privacy(summary, names),
             }
         ],
         devices=_devices(names, summary, events, rounds),
@@ -119,6 +120,14 @@ def _arrivals(
     if not count:
         return []
     return [{"schemes": [scheme], "rounds": count, "every_round": 1, "every_device": 1, "attendance": rows}]
+
+
+def _privacy(summary: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the guarantee of a completed federation, its epsilons in the order of the devices as in that of a simulation."""
+    if not summary.get("privacy"):
+        return {}
+    by_name = summary["privacy"].get("devices", {})
+    return {"privacy": {**summary["privacy"], "devices": [by_name.get(name) for name in names]}}
 
 
 def _devices(

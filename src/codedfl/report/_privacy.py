@@ -26,7 +26,7 @@ def privacy_section(record: Record, prefix: str = "") -> Html:
     return section(
         f"{prefix}privacy",
         "Privacy",
-        listed(_warnings(schemes), "warnings"),
+        listed([*_warnings(schemes), *_silent_devices(record)], "warnings"),
         _statements(schemes),
         _by_device(record, schemes, prefix),
         folded(f"{prefix}outside", "What no epsilon covers", listed(outside)) if outside else Html(),
@@ -34,23 +34,28 @@ def privacy_section(record: Record, prefix: str = "") -> Html:
 
 
 def _of_federation(record: Record, prefix: str) -> Html:
-    """Return what a server knows about the noise of its devices; their epsilon is in their own ledgers."""
-    uploading = [
-        device for device in record.devices if device.get("uploaded") and is_number(device.get("noise_variance"))
-    ]
-    if not uploading:
+    """Return what a server knows about the noise of its devices while there is no guarantee yet."""
+    if not any(device.get("uploaded") and is_number(device.get("noise_variance")) for device in record.devices):
         return Html()
-    silent = [str(device["device"]) for device in uploading if device["noise_variance"] == 0]
-    warning = markup("<strong>{}</strong>: uploads without noise, nothing bounds what they reveal.", ", ".join(silent))
     sentence = (
         "Noise is what devices declare; what each has released, and its epsilon, is in the ledger that it keeps itself."
     )
     return section(
         f"{prefix}privacy",
         "Privacy",
-        listed([warning] if silent else [], "warnings"),
+        listed(_silent_devices(record), "warnings"),
         markup('<p class="hint">{}</p>', sentence),
     )
+
+
+def _silent_devices(record: Record) -> list[Html]:
+    """Return a warning that names the devices of a federation whose uploads have no noise."""
+    silent = [
+        str(each["device"]) for each in record.devices if each.get("uploaded") and each.get("noise_variance") == 0
+    ]
+    if not silent:
+        return []
+    return [markup("<strong>{}</strong>: uploads without noise, nothing bounds what they reveal.", ", ".join(silent))]
 
 
 def _warnings(schemes: Sequence[Mapping[str, Any]]) -> list[Html]:
@@ -70,13 +75,14 @@ def _warnings(schemes: Sequence[Mapping[str, Any]]) -> list[Html]:
 
 
 def _statements(schemes: Sequence[Mapping[str, Any]]) -> Html:
+    measured = any("mi_dp" in scheme for scheme in schemes)
     columns = [
         Column("scheme", number=False),
         Column("epsilon"),
         Column("delta"),
         Column("covers", number=False),
         Column("server sees", number=False),
-        Column("MI-DP of the upload, bits"),
+        *((Column("MI-DP of the upload, bits"),) if measured else ()),
     ]
     rows = [
         [
@@ -85,7 +91,7 @@ def _statements(schemes: Sequence[Mapping[str, Any]]) -> Html:
             number(statement.get("delta")),
             markup('<span class="covers {0}">{1}</span>', statement.get("covers", ""), _covers(statement)),
             statement.get("threat_model", ""),
-            _bits(scheme),
+            *((_bits(scheme),) if measured else ()),
         ]
         for scheme in schemes
         for statement in [scheme["privacy"]]

@@ -7,14 +7,16 @@ Example:
     ('LocalSGD', 'CodedSGD', 'average')
 """
 
-from codedfl.schemes._ccfl import ccfl
+from codedfl.schemes._ccfl import CurvatureCoded, CurvatureState, ccfl
 from codedfl.schemes._cfl_fb import cfl_fb
 from codedfl.schemes._codedfedl import codedfedl
+from codedfl.schemes._device_memory import DeviceMemory
 from codedfl.schemes._dp_cfl import dp_cfl
-from codedfl.schemes._dp_gd import dp_gd
+from codedfl.schemes._dp_gd import DescentState, PrivateDescent, dp_gd
 from codedfl.schemes._fed3r import RidgeRegression, fed3r
 from codedfl.schemes._fedavg import fedavg
-from codedfl.schemes._ihm import ihm
+from codedfl.schemes._heavy_ball import HeavyBallState, noise_in_sum
+from codedfl.schemes._ihm import HessianMixing, MixingState, ihm
 from codedfl.schemes._momentum import Momentum, momentum
 from codedfl.schemes._one_shot import CodedSolution, one_shot
 from codedfl.schemes._registry import (
@@ -27,9 +29,9 @@ from codedfl.schemes._registry import (
     scheme_names,
 )
 from codedfl.schemes._scfl import scfl, scfl_fixed
-from codedfl.schemes._scfl_private import scfl_private
-from codedfl.schemes._ssp import ssp
-from codedfl.schemes._table import COLUMNS, describe, markdown_table
+from codedfl.schemes._scfl_private import CodedDescent, scfl_private
+from codedfl.schemes._ssp import StatisticsSolution, noise_norm, ssp
+from codedfl.schemes._table import COLUMNS, describe
 
 __all__ = [
     "COLUMNS",
@@ -37,9 +39,19 @@ __all__ = [
     "PAPER_SCHEMES",
     "PRIVATE_SCHEMES",
     "SCHEMES",
+    "CodedDescent",
     "CodedSolution",
+    "CurvatureCoded",
+    "CurvatureState",
+    "DescentState",
+    "DeviceMemory",
+    "HeavyBallState",
+    "HessianMixing",
+    "MixingState",
     "Momentum",
+    "PrivateDescent",
     "RidgeRegression",
+    "StatisticsSolution",
     "ccfl",
     "cfl_fb",
     "codedfedl",
@@ -50,8 +62,9 @@ __all__ = [
     "fedavg",
     "ihm",
     "make_scheme",
-    "markdown_table",
     "momentum",
+    "noise_in_sum",
+    "noise_norm",
     "one_shot",
     "scfl",
     "scfl_fixed",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from codedfl.schemes._options import Deadline, ParityNoise
-from codedfl.training import AllocatedGradient, CodedUpload, ParityGradient, Scheme, Sum
+from codedfl.training import AllocatedGradient, ParityGradient, Scheme, Sum
+from codedfl.uploads import CodedRows
 
 
 def cfl_fb(deadline: Deadline = "fixed", noise: ParityNoise = False) -> Scheme:
@@ -15,7 +16,7 @@ def cfl_fb(deadline: Deadline = "fixed", noise: ParityNoise = False) -> Scheme:
     return Scheme(
         name="cfl-fb",
         title="CFL-FB",
-        upload=CodedUpload(noise=noise),
+        upload=CodedRows(noise=noise),
         device=AllocatedGradient(mini_batches=1, deadline=deadline),
         server=ParityGradient(),
         aggregation=Sum(),

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from codedfl.schemes._options import Deadline, ParityNoise
-from codedfl.training import AllocatedGradient, CodedUpload, ParityGradient, Scheme, Sum
+from codedfl.training import AllocatedGradient, ParityGradient, Scheme, Sum
+from codedfl.uploads import CodedRows
 
 
 def codedfedl(
@@ -30,7 +31,7 @@ def codedfedl(
     return Scheme(
         name="codedfedl",
         title="CodedFedL",
-        upload=CodedUpload(noise=noise),
+        upload=CodedRows(noise=noise),
         device=AllocatedGradient(mini_batches, deadline),
         server=ParityGradient(),
         aggregation=Sum(),

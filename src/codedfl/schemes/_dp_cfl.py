@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from codedfl.training import CodedSGD, CodedUpload, Idle, Scheme, Sum
+from codedfl.training import CodedSGD, Idle, Scheme, Sum
+from codedfl.uploads import CodedRows
 
 
 def dp_cfl() -> Scheme:
@@ -18,7 +19,7 @@ def dp_cfl() -> Scheme:
     return Scheme(
         name="dp-cfl",
         title="DP-CFL",
-        upload=CodedUpload(noise=True),
+        upload=CodedRows(noise=True),
         device=Idle(),
         server=CodedSGD(make_up=False),
         aggregation=Sum(),

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import scipy.linalg
 from pydantic import Field
 
 from codedfl._validation import require_non_negative
+from codedfl.coding import Gram
 from codedfl.parallel import one_blas_thread
-from codedfl.training import DevicePlan, ExactStatistics, Idle, OneShot, PreparedScheme, Scheme, Setting, Sum
+from codedfl.setting import Setting
+from codedfl.training import DevicePlan, Forecastable, Idle, OneShot, Scheme, Sum
 from codedfl.typing import FloatArray
+from codedfl.uploads import ExactStatistics
 
 
 @dataclass(frozen=True)
-class RidgeRegression(OneShot):
+class RidgeRegression(OneShot[Gram]):
     """``(X^T X + r I)^-1 X^T Y`` from the sums of all devices' statistics.
 
     Args:
@@ -25,17 +28,18 @@ class RidgeRegression(OneShot):
 
     ridge: float = 0.0
 
+    forecast: ClassVar[Forecastable | None] = "solution"
+
     def __post_init__(self) -> None:
         require_non_negative("ridge", self.ridge)
 
     @one_blas_thread()
-    def solve(self, prepared: PreparedScheme) -> FloatArray:
+    def solve(self, held: Gram) -> FloatArray:
         """Return the solution."""
-        gram = prepared.setting.gram
         if self.ridge == 0.0:
-            return gram.optimum
-        damped = gram.features + self.ridge * np.eye(gram.dimension)
-        solution: FloatArray = scipy.linalg.solve(damped, gram.cross, assume_a="pos")
+            return held.optimum
+        damped = held.features + self.ridge * np.eye(held.dimension)
+        solution: FloatArray = scipy.linalg.solve(damped, held.cross, assume_a="pos")
         return solution
 
     def solving_macs(self, setting: Setting, plan: DevicePlan) -> float:  # noqa: ARG002

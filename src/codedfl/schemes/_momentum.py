@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from codedfl.errors import InputError
 from codedfl.schemes._options import Batch, WeightCap
-from codedfl.training import InverseProbability, LocalSGD, PreparedScheme, Round, Scheme, SchemeState
+from codedfl.training import Forecastable, InverseProbability, LocalSGD, PreparedScheme, Round, Scheme, SchemeState
 from codedfl.typing import FloatArray
 
 
@@ -32,9 +32,20 @@ class Momentum(Scheme):
 
     momentum: float = 0.9
 
+    forecast: ClassVar[Forecastable | None] = "steps"
+
     def __post_init__(self) -> None:
         if not 0.0 <= self.momentum < 1.0:
             raise InputError(f"momentum = {self.momentum} must be 0 or more and below 1.")
+
+    @property
+    def heavy_ball(self) -> float:
+        """``beta``."""
+        return self.momentum
+
+    def describe_server(self) -> str:
+        """Return the momentum."""
+        return f"momentum {self.momentum:g}" if self.momentum else "nothing"
 
     def init(self, prepared: PreparedScheme, model: FloatArray) -> MomentumState:
         """Return the state at rest."""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from codedfl._validation import require_non_negative
-from codedfl.coding import coded_solution
-from codedfl.schemes._options import UploadKind
-from codedfl.training import CodedUpload, DevicePlan, Idle, OneShot, PreparedScheme, Scheme, Setting, Sum
+from codedfl.coding import CodedData, coded_solution
+from codedfl.schemes._options import UploadKind, coded_upload
+from codedfl.setting import Setting
+from codedfl.training import DevicePlan, Forecastable, Idle, OneShot, Scheme, Sum
 from codedfl.typing import FloatArray
 
 
 @dataclass(frozen=True)
-class CodedSolution(OneShot):
+class CodedSolution(OneShot[tuple[CodedData, ...]]):
     """The solution of `codedfl.coding.coded_solution` on the coded data.
 
     Args:
@@ -24,18 +25,20 @@ class CodedSolution(OneShot):
 
     ridge_share: float = 0.25
 
+    forecast: ClassVar[Forecastable | None] = "solution"
+
     def __post_init__(self) -> None:
         require_non_negative("ridge_share", self.ridge_share)
 
-    def solve(self, prepared: PreparedScheme) -> FloatArray:
+    def solve(self, held: tuple[CodedData, ...]) -> FloatArray:
         """Return the solution."""
-        (coded,) = prepared.coded
+        (coded,) = held
         return coded_solution(coded, self.ridge_share)
 
     def solving_macs(self, setting: Setting, plan: DevicePlan) -> float:
         """Return the arithmetic of second moments of the rows held, an eigendecomposition (``4.5 d^3``) and two products."""
         d, o = setting.federation.dimension, setting.federation.outputs
-        rows = self.upload.rows_held(setting, plan) if isinstance(self.upload, CodedUpload) else 0
+        rows = self.upload.rows_held(setting, plan) if self.upload else 0
         return rows * (d * (d + 1) / 2 + d * o) + 4.5 * float(d) ** 3 + 2 * float(d) ** 2 * o
 
 
@@ -55,7 +58,7 @@ def one_shot(
     return CodedSolution(
         name="one-shot",
         title="One shot",
-        upload=CodedUpload(noise=True, kind=upload),
+        upload=coded_upload(upload),
         device=Idle(),
         server=None,
         aggregation=Sum(),

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from codedfl.uploads import CodedFactor, CodedRows
+
 Batch = Annotated[
     int | Literal["adaptive"], Field(description="batch of every device, or adaptive: as much as the deadline allows")
 ]
@@ -32,3 +34,9 @@ ParityNoise = Annotated[
     bool,
     Field(description="add noise to the parity data; without a make-up term the gradient gains sigma^2 W"),
 ]
+
+
+def coded_upload(kind: Literal["rows", "factor"], budget_share: float = 1.0) -> CodedRows | CodedFactor:
+    """Return the upload of coded data that an option names, with noise."""
+    uploads: dict[str, type[CodedRows | CodedFactor]] = {"rows": CodedRows, "factor": CodedFactor}
+    return uploads[kind](budget_share=budget_share)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from codedfl.schemes._options import Batch, DeviceWeight, UploadKind, WeightCap
-from codedfl.training import CodedSGD, CodedUpload, InverseProbability, LocalSGD, Scheme
+from codedfl.schemes._options import Batch, DeviceWeight, UploadKind, WeightCap, coded_upload
+from codedfl.training import CodedSGD, InverseProbability, LocalSGD, Scheme
 
 
 def scfl(
@@ -34,7 +34,7 @@ def scfl(
     return Scheme(
         name="scfl",
         title="SCFL" if batch == "adaptive" else f"SCFL (b={batch})",
-        upload=CodedUpload(noise=True, kind=upload),
+        upload=coded_upload(upload),
         device=LocalSGD(batch=batch),
         server=CodedSGD(make_up=True),
         aggregation=InverseProbability(device_weight, weight_cap),

@@ -1,6 +1,6 @@
 """Theory: predictions about a run (Sec. IV-A), exact where possible and bounds elsewhere.
 
-`Round` holds all that the law of a round depends on. `round_variance` is exact for one local step; `device_bound`,
+`RoundLaw` holds all that the law of a round depends on. `round_variance` is exact for one local step; `device_bound`,
 `server_bound` and `gap_bound` are the paper's, as printed and corrected; `limit_error` and `limit_point` say where
 training ends; `verify` checks the formulas by Monte Carlo.
 """
@@ -17,7 +17,7 @@ from codedfl.theory._limit import (
     limit_point,
 )
 from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
-from codedfl.theory._round import Knob, Round
+from codedfl.theory._round import Knob, RoundLaw
 from codedfl.theory._simulation import SimulatedRuns, simulate_round, simulate_runs
 from codedfl.theory._variance import RoundVariance, best_weight, round_variance
 from codedfl.theory._verification import Check, verify
@@ -30,7 +30,7 @@ __all__ = [
     "LimitError",
     "LimitPoint",
     "Reading",
-    "Round",
+    "RoundLaw",
     "RoundVariance",
     "SimulatedRuns",
     "accumulated_descent",

@@ -22,11 +22,11 @@ from codedfl._validation import require_non_negative
 from codedfl.errors import InputError
 from codedfl.theory._constants import Constants
 from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment
-from codedfl.theory._round import Round, require_moderate
+from codedfl.theory._round import RoundLaw, require_moderate
 from codedfl.typing import FloatArray
 
 
-def device_bound(round: Round, constants: Constants, reading: Reading = "corrected") -> dict[str, float]:
+def device_bound(round: RoundLaw, constants: Constants, reading: Reading = "corrected") -> dict[str, float]:
     """Return the terms of ``rho_1``, the bound of Lemma 3 on the variance of the devices' part.
 
     Printed: ``2 tau sum_i (1 - p_i) / p_i zeta_i^2 kappa_i^2 + 2 tau sum_i l_i (l_i - b_i) / b_i zeta_i^2 kappa_i^2``. Corrected:
@@ -35,7 +35,7 @@ def device_bound(round: Round, constants: Constants, reading: Reading = "correct
     return {name: float(np.sum(values)) for name, values in _device_terms(round, constants, reading).items()}
 
 
-def server_bound(round: Round, constants: Constants, reading: Reading = "corrected") -> dict[str, float]:
+def server_bound(round: RoundLaw, constants: Constants, reading: Reading = "corrected") -> dict[str, float]:
     """Return the terms of ``rho_2``, the bound of Lemma 4 on the variance of the server's part.
 
     Printed (with ``n = c``, the only value that the proof allows): ``4 tau / c`` times
@@ -74,7 +74,7 @@ class GapBound:
 
 
 def gap_bound(
-    round: Round,
+    round: RoundLaw,
     constants: Constants,
     step_sizes: FloatArray,
     initial_distance: float,
@@ -105,7 +105,7 @@ def gap_bound(
         >>> from codedfl.coding import Rows
         >>> from codedfl.theory import measure_constants
         >>> rows = Rows(np.eye(2), np.ones((2, 1)))
-        >>> one = Round((rows,), np.ones(1), np.full(1, 0.5), 10**6, server_batch=10**6, noise_variance=np.zeros(1))
+        >>> one = RoundLaw((rows,), np.ones(1), np.full(1, 0.5), 10**6, server_batch=10**6, noise_variance=np.zeros(1))
         >>> constants = measure_constants(one.parts, radius=2.0)
         >>> for reading in ("printed", "corrected"):
         ...     gap_bound(one, constants, np.full(3, 0.9), 2.0, reading).total.round(2)
@@ -162,7 +162,7 @@ def gap_bound(
     return GapBound(terms)
 
 
-def _device_terms(round: Round, constants: Constants, reading: Reading) -> dict[str, FloatArray]:
+def _device_terms(round: RoundLaw, constants: Constants, reading: Reading) -> dict[str, FloatArray]:
     p, product = round.arrival_probability, constants.feature_norm * constants.residual
     steps = round.local_steps if reading == "printed" else round.local_steps**2
     stochastic = 1.0 if reading == "printed" else 1.0 + round.batch_excess
@@ -172,7 +172,7 @@ def _device_terms(round: Round, constants: Constants, reading: Reading) -> dict[
     }
 
 
-def _code_terms(round: Round, constants: Constants, reading: Reading) -> dict[str, float]:
+def _code_terms(round: RoundLaw, constants: Constants, reading: Reading) -> dict[str, float]:
     """Bound ``E sup ||e(W)||^2``, the squared error of the coded gradient, over all models within the radius."""
     c, d, noise = round.coded_samples, round.dimension, round.total_noise
     zeta = float(np.sum(constants.feature_norm[round.covered]))
@@ -189,7 +189,7 @@ def _code_terms(round: Round, constants: Constants, reading: Reading) -> dict[st
     }
 
 
-def _server_sampling(round: Round, constants: Constants) -> float:
+def _server_sampling(round: RoundLaw, constants: Constants) -> float:
     d, noise = round.dimension, round.total_noise
     covariance = round.coded_gram.matrix.copy()
     covariance[:d, :d] += noise * np.eye(d)
@@ -198,7 +198,7 @@ def _server_sampling(round: Round, constants: Constants) -> float:
     return float((1 / round.server_batch - 1 / round.coded_samples) * (constants.radius**2 + 1) * fourth)
 
 
-def _drift(round: Round, constants: Constants) -> float:
+def _drift(round: RoundLaw, constants: Constants) -> float:
     """Bound the drift of local steps divided by the step size: zero for ``tau = 1``.
 
     After ``u`` steps a local model is within ``eta u (||grad f_i|| + ||grad f||)`` of the virtual one.

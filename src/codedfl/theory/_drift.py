@@ -11,7 +11,7 @@ import numpy as np
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory._round import Round, checked_model
+from codedfl.theory._round import RoundLaw, checked_model
 from codedfl.typing import FloatArray
 
 
@@ -58,7 +58,7 @@ def device_drift(parts: tuple[Rows, ...], model: FloatArray, step_size: float, l
     return np.asarray(np.sum(local, axis=0)) - accumulated_descent(whole, model, step_size, local_steps)
 
 
-def server_drift(round: Round, model: FloatArray, step_size: float) -> FloatArray:
+def server_drift(round: RoundLaw, model: FloatArray, step_size: float) -> FloatArray:
     """Return the bias of the server's part over ``G`` and ``N`` for two steps, ``-eta (A B + tr(A) B) / c``.
 
     Given the coded data the server's mean update is gradient descent on it, but its second step multiplies two errors of the

@@ -16,7 +16,7 @@ import scipy.linalg
 from codedfl._validation import require_positive
 from codedfl.coding import CodedData, Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory._round import Round, require_moderate
+from codedfl.theory._round import RoundLaw, require_moderate
 from codedfl.theory._variance import best_weight, variance_of_one_step
 from codedfl.typing import FloatArray
 
@@ -158,7 +158,7 @@ class LimitError:
         }
 
 
-def limit_error(round: Round, step_size: float) -> LimitError:
+def limit_error(round: RoundLaw, step_size: float) -> LimitError:
     """Predict the final gap of SCFL from the law of the coded data, before any is drawn.
 
     To first order in the error of the coded Hessian the limit point is off by ``-(1 - w) H^-1 e``, where ``e`` is the error of
@@ -176,7 +176,7 @@ def limit_error(round: Round, step_size: float) -> LimitError:
 
     Example:
         >>> rows = Rows(np.array([[1.0], [1.0]]), np.array([[0.0], [2.0]]))
-        >>> one = Round((rows,), np.ones(1), np.full(1, 0.5), 100, server_batch=100, noise_variance=np.zeros(1))
+        >>> one = RoundLaw((rows,), np.ones(1), np.full(1, 0.5), 100, server_batch=100, noise_variance=np.zeros(1))
         >>> limit = limit_error(one, 0.1)
         >>> round(limit.code_floor, 6), limit.device_noise, limit.best_weight
         (0.01, 0.0, 1.0)

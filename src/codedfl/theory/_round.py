@@ -61,7 +61,7 @@ class Inverse:
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class RoundLaw:
     """A round of SCFL as a random experiment: the data, and the law of everything drawn.
 
     Args:
@@ -78,7 +78,7 @@ class Round:
 
     Example:
         >>> rows = Rows(np.eye(2), np.ones((2, 1)))
-        >>> one = Round((rows,), np.array([0.5]), np.array([0.5]), 10, server_batch=10, noise_variance=np.array([0.1]))
+        >>> one = RoundLaw((rows,), np.array([0.5]), np.array([0.5]), 10, server_batch=10, noise_variance=np.array([0.1]))
         >>> one.devices, one.batch_excess.tolist()
         (1, [0.0])
     """
@@ -183,13 +183,13 @@ class Round:
         """The same sum for the label noise."""
         return float(np.sum(self.label_noise[self.covered]))
 
-    def with_gram(self, gram: Gram) -> Round:
+    def with_gram(self, gram: Gram) -> RoundLaw:
         """Return the round with precomputed second moments of all data."""
         other = replace(self)
         vars(other)["gram"] = gram
         return other
 
-    def changed(self, **fields: Any) -> Round:
+    def changed(self, **fields: Any) -> RoundLaw:
         """Return the round with other probabilities, noise, code or steps; the second moments of the data are kept."""
         other = replace(self, **fields)
         if not fields.keys() & {"parts", "uploading"}:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.theory._round import Round
+from codedfl.theory._round import RoundLaw
 from codedfl.typing import FloatArray
 
 DRAWS_AT_ONCE = 500
 
 
 def simulate_round(
-    round: Round, model: FloatArray, step_size: float, draws: int, rng: np.random.Generator
+    round: RoundLaw, model: FloatArray, step_size: float, draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Draw ``G``, ``N``, all batches and all arrivals afresh, and compute both parts of the update from them.
 
@@ -55,7 +55,7 @@ class SimulatedRuns:
     largest_norm: float
 
 
-def simulate_runs(round: Round, step_sizes: FloatArray, runs: int, rng: np.random.Generator) -> SimulatedRuns:
+def simulate_runs(round: RoundLaw, step_sizes: FloatArray, runs: int, rng: np.random.Generator) -> SimulatedRuns:
     """Train with SCFL from ``W_0 = 0``, with ``G`` and ``N`` drawn once per run and everything else in every round.
 
     Args:
@@ -80,7 +80,7 @@ def simulate_runs(round: Round, step_sizes: FloatArray, runs: int, rng: np.rando
     return SimulatedRuns(np.stack(gaps, axis=1), max(largest, _largest_norm(models)))
 
 
-def _draw_code(round: Round, draws: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def _draw_code(round: RoundLaw, draws: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """Draw ``X~ = G X + N`` and ``Y~ = G Y``, (draws, c, d) and (draws, c, o)."""
     c = round.coded_samples
     X, Y = np.zeros((draws, c, round.dimension)), np.zeros((draws, c, round.outputs))
@@ -92,7 +92,7 @@ def _draw_code(round: Round, draws: int, rng: np.random.Generator) -> tuple[Floa
 
 
 def _device(
-    round: Round, device: int, models: FloatArray, step_size: float, rng: np.random.Generator
+    round: RoundLaw, device: int, models: FloatArray, step_size: float, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
     part, p, draws = round.parts[device], round.arrival_probability[device], len(models)
     batch = max(1, int(np.rint(1 / round.inverse_batch[device])))
@@ -102,7 +102,7 @@ def _device(
 
 
 def _server(
-    round: Round, code: tuple[FloatArray, FloatArray], models: FloatArray, step_size: float, rng: np.random.Generator
+    round: RoundLaw, code: tuple[FloatArray, FloatArray], models: FloatArray, step_size: float, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
     b = round.server_batch
     return _steps(*code, models, b, 1 / b, round.total_noise, round.local_steps, step_size, rng)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.theory._round import Round, checked_model
+from codedfl.theory._round import RoundLaw, checked_model
 from codedfl.typing import BoolArray, FloatArray
 
 
@@ -97,7 +97,7 @@ def best_weight(device: float, server: float) -> float:
     return server / (device + server) if device + server > 0 else 0.5
 
 
-def round_variance(round: Round, model: FloatArray) -> RoundVariance:
+def round_variance(round: RoundLaw, model: FloatArray) -> RoundVariance:
     """Return the exact variance of the update at a model, for ``tau = 1``.
 
     With ``A = H + sigma^2 I``, ``B = D + sigma^2 W`` and ``tr C = ||R||^2 + sigma^2 ||W||^2 + o sigma_Y^2`` of the coded data,
@@ -113,7 +113,7 @@ def round_variance(round: Round, model: FloatArray) -> RoundVariance:
     Example:
         >>> from codedfl.coding import Rows
         >>> rows = Rows(np.array([[1.0]]), np.array([[0.0]]))
-        >>> one = Round((rows,), np.array([0.5]), np.array([1.0]), 4, server_batch=4, noise_variance=np.array([0.0]))
+        >>> one = RoundLaw((rows,), np.array([0.5]), np.array([1.0]), 4, server_batch=4, noise_variance=np.array([0.0]))
         >>> variance = round_variance(one, np.array([[1.0]]))
         >>> variance.device, variance.server, variance.total()
         (1.0, 0.5, 0.375)
@@ -123,7 +123,7 @@ def round_variance(round: Round, model: FloatArray) -> RoundVariance:
     return variance_of_one_step(round, model)
 
 
-def variance_of_one_step(round: Round, model: FloatArray) -> RoundVariance:
+def variance_of_one_step(round: RoundLaw, model: FloatArray) -> RoundVariance:
     """Return the variance of an update with one local step, for any ``tau`` of the round."""
     W = checked_model(model, round.dimension, round.outputs)
     at = round.gradients(W)

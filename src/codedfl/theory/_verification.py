@@ -14,7 +14,7 @@ from codedfl.theory._bounds import device_bound, gap_bound, server_bound
 from codedfl.theory._constants import measure_constants
 from codedfl.theory._drift import accumulated_descent, device_drift, server_drift
 from codedfl.theory._moments import cross_moment, noise_moment, projection_moment, sampling_moment
-from codedfl.theory._round import Round
+from codedfl.theory._round import RoundLaw
 from codedfl.theory._simulation import simulate_round, simulate_runs
 from codedfl.theory._variance import round_variance
 from codedfl.typing import FloatArray
@@ -80,11 +80,11 @@ def verify(seed: int = 0, draws: int = 4000) -> list[Check]:
     return [*_lemma_1(rng, draws), *_lemma_2(rng, draws), *_lemmas_3_and_4(rng, draws), *_theorem_1(rng, draws)]
 
 
-def example_round(**changes: object) -> Round:
+def example_round(**changes: object) -> RoundLaw:
     """Return a small round with unequal devices, probabilities, noise and batches.
 
     Args:
-        **changes: fields of :class:`~codedfl.theory._round.Round` to replace.
+        **changes: fields of :class:`~codedfl.theory._round.RoundLaw` to replace.
     """
     rng = np.random.Generator(np.random.Philox(1))
     parts = tuple(Rows(rng.standard_normal((rows, 3)), rng.standard_normal((rows, 2))) for rows in (4, 7, 3))
@@ -96,10 +96,10 @@ def example_round(**changes: object) -> Round:
         "server_batch": 5,
         "noise_variance": np.array([0.3, 0.0, 1.2]),
     }
-    return Round(**(fields | changes))  # type: ignore[arg-type]
+    return RoundLaw(**(fields | changes))  # type: ignore[arg-type]
 
 
-def lonely_round(**changes: object) -> Round:
+def lonely_round(**changes: object) -> RoundLaw:
     """Return a round of one device with one sample of one feature, for which the inequalities of the proofs are tight."""
     fields: dict[str, object] = {
         "parts": (Rows(np.ones((1, 1)), np.zeros((1, 1))),),
@@ -109,7 +109,7 @@ def lonely_round(**changes: object) -> Round:
         "server_batch": 40,
         "noise_variance": np.zeros(1),
     }
-    return Round(**(fields | changes))  # type: ignore[arg-type]
+    return RoundLaw(**(fields | changes))  # type: ignore[arg-type]
 
 
 def _mean(values: FloatArray) -> tuple[float, float]:
@@ -186,7 +186,7 @@ def _lemmas_3_and_4(rng: np.random.Generator, draws: int) -> Iterator[Check]:
     yield from _variances("rare device, batch of one", rare, one, rng, 60 * draws)
 
 
-def _variances(name: str, round: Round, model: FloatArray, rng: np.random.Generator, draws: int) -> Iterator[Check]:
+def _variances(name: str, round: RoundLaw, model: FloatArray, rng: np.random.Generator, draws: int) -> Iterator[Check]:
     """Compare both variances with their bounds, and with the exact variance for one step."""
     # A step so small that local models do not move isolates the effect of accumulation.
     step_size = 1e-9
@@ -206,7 +206,7 @@ def _variances(name: str, round: Round, model: FloatArray, rng: np.random.Genera
 
 
 def _theorem_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
-    equal = Round(
+    equal = RoundLaw(
         (Rows(np.eye(4), np.ones((4, 1))),),
         np.ones(1),
         np.full(1, 0.25),
@@ -220,7 +220,7 @@ def _theorem_1(rng: np.random.Generator, draws: int) -> Iterator[Check]:
         yield _gap(f"unequal devices, tau = {steps}", round, 0.05 / steps, rng, max(2, draws // 4))
 
 
-def _gap(name: str, round: Round, scale: float, rng: np.random.Generator, runs: int) -> Check:
+def _gap(name: str, round: RoundLaw, scale: float, rng: np.random.Generator, runs: int) -> Check:
     """Compare the mean gap of runs, at the round where the corrected bound is tightest, with both bounds."""
     step_sizes = np.full(20, scale / round.gram.smoothness)
     simulated = simulate_runs(round, step_sizes, runs, rng)

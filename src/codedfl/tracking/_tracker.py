@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from codedfl._messages import number
 from codedfl._version import __version__
 from codedfl.config import Config
-from codedfl.experiment import Experiment, PerRunCallback, privacy_statement
+from codedfl.experiment import Experiment, PerRunCallback, guarantee_of_run
 from codedfl.identity import identity
 from codedfl.training import Callback, Evaluation, RunProgress, RunResult, Scheme, Status
 
@@ -121,17 +121,15 @@ def params_of(config: Config, scheme: Scheme) -> dict[str, str]:
 
 def tags_of(result: RunResult, experiment: Experiment) -> dict[str, str]:
     """Return how a run ended, its step size, and what is known of its privacy, as text."""
-    privacy: dict[str, Any] = privacy_statement(
-        result, experiment.config, experiment.feature_map, experiment.preprocessing
-    )
+    guarantee = guarantee_of_run(result, experiment.config, experiment.feature_map, experiment.preprocessing)
     tags = {
         "status": result.status,
         "message": result.message,
         "step_size": f"{result.learning_rate.initial:.6g}",
-        "privacy.epsilon": number(privacy["epsilon"]),
-        "privacy.delta": f"{privacy['delta']:g}",
-        "privacy.covers": privacy["covers"],
-        "privacy.threat_model": privacy["threat_model"],
-        "privacy.outside": "; ".join(privacy["outside"]),
+        "privacy.epsilon": number(guarantee.epsilon),
+        "privacy.delta": f"{guarantee.delta:g}",
+        "privacy.covers": guarantee.covers,
+        "privacy.threat_model": guarantee.against,
+        "privacy.outside": "; ".join(guarantee.outside),
     }
     return {name: value for name, value in tags.items() if value}

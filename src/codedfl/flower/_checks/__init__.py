@@ -1,19 +1,17 @@
 """Checks of everything that arrives at the server: a message is as described here, or it is a `BadMessage`."""
 
 from codedfl.flower._checks._answer import ReceivedAnswer, checked_answer
-from codedfl.flower._checks._fields import LARGEST_ENTRY, BadMessage
+from codedfl.flower._checks._fields import BadMessage
 from codedfl.flower._checks._hello import Hello, checked_hello
 from codedfl.flower._checks._update import ReceivedUpdate, bounded, checked_update, typical_norm
-from codedfl.flower._checks._upload import ReceivedUpload, UploadKind, checked_upload
+from codedfl.flower._checks._upload import MASKED, checked_upload
 
 __all__ = [
-    "LARGEST_ENTRY",
+    "MASKED",
     "BadMessage",
     "Hello",
     "ReceivedAnswer",
     "ReceivedUpdate",
-    "ReceivedUpload",
-    "UploadKind",
     "bounded",
     "checked_answer",
     "checked_hello",

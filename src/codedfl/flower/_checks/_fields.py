@@ -13,12 +13,6 @@ from codedfl.typing import row_blocks
 
 Array = npt.NDArray[Any]
 
-LARGEST_ENTRY = 1e15
-"""Largest absolute value of an entry of coded data: with it, sums of squares stay finite in float32."""
-
-LARGEST_PRODUCT = LARGEST_ENTRY**2
-"""Largest absolute value of what is a sum of products: sketches, updates, eigenvalues."""
-
 
 class BadMessage(ValueError):  # noqa: N818  (it names what came, as logs do)
     """A message that the server refuses: one sentence that names the field, what it holds and what was expected."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codedfl.flower._checks._fields import LARGEST_PRODUCT, number, require_names, require_same, text, whole
+from codedfl.flower._checks._fields import number, require_names, require_same, text, whole
 from codedfl.flower._packet import Packet
+from codedfl.uploads import LARGEST_PRODUCT
 
 MOST_SAMPLES = 2**40
 LONGEST_VERSION = 64

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.flower._checks._fields import LARGEST_PRODUCT, checked_array, number, require_names, require_same, whole
+from codedfl.flower._checks._fields import checked_array, number, require_names, require_same, whole
 from codedfl.flower._packet import Packet
 from codedfl.typing import FloatArray
+from codedfl.uploads import LARGEST_PRODUCT
 
 LONGEST_COMPUTATION_S = 1e6
 
@@ -20,29 +21,28 @@ class ReceivedUpdate:
     """What a device computed in a round.
 
     Args:
-        update: accumulated gradients, (d, o), float32, read-only.
+        arrays: what the scheme declares, by name, float32, read-only.
         batch_size: the samples of a local step.
         compute_s: how long the device computed, by its own clock.
     """
 
-    update: FloatArray
+    arrays: Mapping[str, FloatArray]
     batch_size: int
     compute_s: float
 
 
 def checked_update(
-    packet: Packet, *, device: str, round: int, dimension: int, outputs: int, largest_batch: int
+    packet: Packet, *, device: str, round: int, travels: Mapping[str, tuple[int, ...]], largest_batch: int
 ) -> ReceivedUpdate:
     """Check what a device computed in a round.
 
-    It holds the array ``update`` (d, o), float32, and the values ``device``, ``round``, ``batch_size`` and ``compute_s``.
+    It holds the arrays that the scheme declares, float32, and the values ``device``, ``round``, ``batch_size`` and ``compute_s``.
 
     Args:
         packet: the message.
         device: the name of the device that it comes from.
         round: the round that is under way.
-        dimension: ``d``.
-        outputs: ``o``.
+        travels: shapes of the arrays that the scheme declares, by name.
         largest_batch: the samples that were asked for.
 
     Raises:
@@ -51,19 +51,22 @@ def checked_update(
     Example:
         >>> values = {"device": "north", "round": 7, "batch_size": 5, "compute_s": 0.1}
         >>> packet = Packet({"update": np.full((3, 2), np.nan, np.float32)}, values)
-        >>> checked_update(packet, device="north", round=7, dimension=3, outputs=2, largest_batch=20)  # doctest: +ELLIPSIS
+        >>> checked_update(packet, device="north", round=7, travels={"update": (3, 2)}, largest_batch=20)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         codedfl.flower._checks._fields.BadMessage: update has 6 value(s) such as nan, the first at index (0, 0), ...
     """
-    require_names("array", packet.arrays, ("update",))
+    require_names("array", packet.arrays, tuple(travels))
     values = packet.values
     require_names("value", values, ("device", "round", "batch_size", "compute_s"))
     require_same("device", values, device)
     whole("round", values, round, round)
     batch_size = whole("batch_size", values, 1, largest_batch)
     compute_s = number("compute_s", values, LONGEST_COMPUTATION_S)
-    update = checked_array("update", packet.arrays, np.dtype(np.float32), (dimension, outputs), LARGEST_PRODUCT)
-    return ReceivedUpdate(update, batch_size, compute_s)
+    single = np.dtype(np.float32)
+    arrays = {
+        name: checked_array(name, packet.arrays, single, shape, LARGEST_PRODUCT) for name, shape in travels.items()
+    }
+    return ReceivedUpdate(arrays, batch_size, compute_s)
 
 
 def bounded(update: FloatArray, reference_norm: float | None, factor: float) -> tuple[FloatArray, bool]:

@@ -1,0 +1,1 @@
+"""The engine: gradient steps on sampled rows, by the compiled kernel or by numpy."""
