@@ -298,7 +298,7 @@ def basis():
 
 @dataclass(frozen=True)
 class NoTuple(Scheme):
-    def apply(self, state, round):
+    def step(self, state, round):
         return self.moved(state, self.aggregation.combine(round, state.model), round.step_size)
 
 @dataclass(frozen=True)
@@ -311,14 +311,14 @@ class Objects(Scheme):
 
 @dataclass(frozen=True)
 class LaterObjects(Scheme):
-    def apply(self, state, round):
-        moved, nothing = super().apply(state, round)
+    def step(self, state, round):
+        moved, nothing = super().step(state, round)
         return replace(moved, step_sum=[1.0, [2.0]]), nothing
 
 @dataclass(frozen=True)
 class Wide(Scheme):
-    def apply(self, state, round):
-        moved, nothing = super().apply(state, round)
+    def step(self, state, round):
+        moved, nothing = super().step(state, round)
         return replace(moved, model=moved.model[:, :1]), nothing
 
 @dataclass(frozen=True)
@@ -347,12 +347,12 @@ class NoModel(Scheme):
 
 @dataclass(frozen=True)
 class Stuck(Scheme):
-    def apply(self, state, round):
-        return replace(super().apply(state, round)[0], round=0), {}
+    def step(self, state, round):
+        return replace(super().step(state, round)[0], round=0), {}
 
 @dataclass(frozen=True)
 class Fails(Scheme):
-    def apply(self, state, round):
+    def step(self, state, round):
         return 1 / (state.round - state.round), {}
 
 @dataclass(frozen=True)
@@ -376,18 +376,18 @@ def fails_in_preparing(): return FailsInPreparing(**basis())
 @pytest.mark.parametrize(
     ("builder", "words"),
     [
-        ("no_tuple", "returned a SchemeState from `apply` instead of a state and a dictionary of diagnostics"),
+        ("no_tuple", "returned a SchemeState from `step` instead of a state and a dictionary of diagnostics"),
         ("objects", "returned a state from `init` that no checkpoint can hold (TypeError: state.names is of the type"),
         (
             "later_objects",
-            "returned a state from `apply` that no checkpoint can hold (TypeError: state.step_sum is of the type",
+            "returned a state from `step` that no checkpoint can hold (TypeError: state.step_sum is of the type",
         ),
-        ("wide", "returned a model of shape (30, 1) from `apply` instead of (30, 10)"),
+        ("wide", "returned a model of shape (30, 1) from `step` instead of (30, 10)"),
         ("wide_final", "returned a model of shape (1, 10) from `final_model` instead of (30, 10)"),
         ("no_round", "returned a state from `init` without a round or a model (AttributeError: 'State' object has no"),
         ("no_model", "returned a state from `init` without a round or a model (ZeroDivisionError: division by zero)"),
-        ("stuck", "returned a state of round 0 from `apply` instead of 1"),
-        ("fails", "failed in `apply` at line 69 of "),
+        ("stuck", "returned a state of round 0 from `step` instead of 1"),
+        ("fails", "failed in `step` at line 69 of "),
         ("fails_in_preparing", "failed in `require_possible` at line 74 of "),
     ],
 )
@@ -422,8 +422,8 @@ def of(kind, name):
 
 @dataclass(frozen=True)
 class Another(Scheme):
-    def apply(self, state, round):
-        return super().apply(state, round)
+    def step(self, state, round):
+        return super().step(state, round)
 
 @dataclass(frozen=True)
 class Declared(Another):

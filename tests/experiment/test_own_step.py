@@ -35,7 +35,7 @@ class Own(Scheme):
         own_step = self.scale / prepared.setting.gram.smoothness
         return OwnState(**vars(super().init(prepared, model)), own_step=own_step)
 
-    def apply(self, state: OwnState, round: Round) -> tuple[OwnState, Mapping[str, float]]:
+    def step(self, state: OwnState, round: Round) -> tuple[OwnState, Mapping[str, float]]:
         update = self.aggregation.combine(round, state.model)
         return self.moved(state, update, state.own_step * round.step_size), {}
 

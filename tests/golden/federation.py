@@ -29,7 +29,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "reply_of": ("codedfl.flower._exchange",),
     "to_records": ("codedfl.flower._wire",),
     "from_records": ("codedfl.flower._wire",),
-    "UploadGenerator": ("codedfl.flower._randomness",),
+    "ExactNoise": ("codedfl.privacy",),
+    "UploadGenerator": ("codedfl.flower._randomness",),  # before there was ExactNoise
     "Packet": ("codedfl.flower._packet",),
     "Streams": ("codedfl.streams",),
     "csv_text": ("codedfl.files",),
@@ -42,14 +43,27 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Where the package has what is used here; the first place that has it counts."""
 
 
-def use(name: str) -> Any:
-    """Return something of the package, wherever it is."""
+def places_of(name: str) -> list[Any]:
+    """Return something of the package from every place that has it."""
+    found = []
     for place in NAMES[name]:
         try:
-            return getattr(importlib.import_module(place), name)
+            found.append(getattr(importlib.import_module(place), name))
         except (ImportError, AttributeError):
             continue
-    raise SystemExit(f"{name} is in none of {', '.join(NAMES[name])}: add its place to NAMES in {__file__}")
+    return found
+
+
+def has(name: str) -> bool:
+    """Return whether the package has something of that name."""
+    return bool(places_of(name))
+
+
+def use(name: str) -> Any:
+    """Return something of the package, wherever it is."""
+    if not has(name):
+        raise SystemExit(f"{name} is in none of {', '.join(NAMES[name])}: add its place to NAMES in {__file__}")
+    return places_of(name)[0]
 
 
 # The federations ----------------------------------------------------------------------------------------------------------
@@ -175,6 +189,9 @@ class Addressed:
         again = self.again and round is None
         seed = int.from_bytes(sha256(repr((self.device, name, round, again)).encode()).digest()[:16], "little")
         more = np.random.Generator(np.random.Philox(key=seed, counter=1))
+
+        if has("ExactNoise"):
+            return use("ExactNoise")(np.random.Generator(np.random.Philox(key=seed)), random_bytes=more.bytes)
 
         class Exact(use("UploadGenerator")):  # type: ignore[misc]
             def random_bytes(self, size: int) -> bytes:

@@ -223,7 +223,7 @@ def test_updates_of_a_cohort_stand_for_all_devices() -> None:
     gradients = [np.full((3, 2), 1.0), np.full((3, 2), 3.0)]
     updates = [(0, 2.0 * gradients[0]), (2, 2.0 * gradients[1])]
     round = Round(0, 1.0, asked, np.ones(4), np.ones(4, np.bool_), payloads_of(updates), None)
-    moved, _ = scheme.apply(state, round)
+    moved, _ = scheme.step(state, round)
     np.testing.assert_allclose(moved.inner, -state.step * 25 / 12 * (gradients[0] + gradients[1]), rtol=1e-12)
 
 

@@ -93,7 +93,7 @@ def test_a_step_is_newtons_with_the_sketch_of_its_round(threat_model: ThreatMode
     state = replace(scheme.init(prepared, np.zeros((3, 2))), model=rng.standard_normal((3, 2)))
     updates = [(i, rng.standard_normal((3, 2))) for i in range(4)]
     everybody = Attendance(np.array([7, 12, 5, 1]), np.ones(4, np.bool_), np.zeros(4))
-    moved, _ = scheme.apply(
+    moved, _ = scheme.step(
         state, Round(1, 1.0, everybody, np.ones(4), np.ones(4, np.bool_), payloads_of(updates), None)
     )
 
@@ -117,7 +117,7 @@ def test_late_rows_are_taken_to_be_like_the_others_and_a_round_without_enough_no
 
     def after(state: MixingState) -> MixingState:
         round = Round(0, 1.0, some, np.ones(4), np.ones(4, np.bool_), payloads_of(updates), None)
-        moved, _ = scheme.apply(state, round)
+        moved, _ = scheme.step(state, round)
         return cast(MixingState, moved)
 
     np.testing.assert_allclose(after(state).model, -state.inverses[0] @ np.full((3, 2), 2 * 25 / 12), rtol=1e-12)

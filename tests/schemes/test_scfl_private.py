@@ -102,11 +102,11 @@ def test_a_step_combines_both_gradients() -> None:
     coded = rng.standard_normal((3, 2))
     some = Attendance(np.array([7, 12, 5, 1]), np.array([True, False, True, False]), np.zeros(4))
     round = Round(0, 1.0, some, np.ones(4), np.ones(4, np.bool_), payloads_of(updates), coded)
-    moved, _ = scheme.apply(state, round)
+    moved, _ = scheme.step(state, round)
     gradient = 0.25 * 25 / 12 * (updates[0][1] + updates[1][1]) + 0.75 * coded + state.ridge * state.model
     velocity = state.momentum * state.velocity + gradient
     np.testing.assert_allclose(moved.model, state.model - state.step * velocity, rtol=1e-12)
-    missed, _ = scheme.apply(replace(state, shares=3), round)
+    missed, _ = scheme.step(replace(state, shares=3), round)
     assert np.array_equal(missed.model, state.model)
     assert missed.round == 1
 
@@ -140,7 +140,7 @@ def test_without_noise_it_tends_to_the_solution_of_both_second_moments(monkeypat
 
     run = Run(prepared, LearningRate(1.0), 100)
     run.progress.state = replace(run.initial_state, model=solution)  # type: ignore[type-var]
-    ((stayed, _),) = advance(0, [run], lambda run, round: scheme.apply(run.progress.state, round))
+    ((stayed, _),) = advance(0, [run], lambda run, round: scheme.step(run.progress.state, round))
     np.testing.assert_allclose(stayed.model, solution, atol=1e-6)
 
 

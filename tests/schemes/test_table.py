@@ -90,8 +90,8 @@ def test_a_new_kind_of_device_work_is_named_by_its_class() -> None:
 
 def test_the_work_of_a_server_is_what_the_scheme_says() -> None:
     class Halved(Scheme):
-        def apply(self, state: Any, round: Round) -> Any:
-            return super().apply(state, replace(round, step_size=round.step_size / 2))
+        def step(self, state: Any, round: Round) -> Any:
+            return super().step(state, replace(round, step_size=round.step_size / 2))
 
     class Named(Halved):
         def describe_server(self) -> str:

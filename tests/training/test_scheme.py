@@ -49,7 +49,7 @@ class Momentum(Scheme):
     def init(self, prepared: PreparedScheme, model: FloatArray) -> MomentumState:
         return MomentumState(**vars(super().init(prepared, model)), velocity=np.zeros_like(model))
 
-    def apply(self, state: MomentumState, round: Round) -> tuple[MomentumState, Mapping[str, float]]:
+    def step(self, state: MomentumState, round: Round) -> tuple[MomentumState, Mapping[str, float]]:
         velocity = self.beta * state.velocity + self.aggregation.combine(round, state.model)
         moved = replace(self.moved(state, velocity, round.step_size), velocity=velocity)
         return moved, {"velocity": float(np.linalg.norm(velocity))}
@@ -70,7 +70,7 @@ class Preconditioned(Scheme):
         damped = gram.features / gram.smoothness + 0.1 * np.eye(len(model))
         return PreconditionedState(**vars(super().init(prepared, model)), inverse_hessian=np.linalg.inv(damped))
 
-    def apply(self, state: PreconditionedState, round: Round) -> tuple[PreconditionedState, Mapping[str, float]]:
+    def step(self, state: PreconditionedState, round: Round) -> tuple[PreconditionedState, Mapping[str, float]]:
         update = state.inverse_hessian @ self.aggregation.combine(round, state.model)
         return self.moved(state, update.astype(state.model.dtype), round.step_size), {}
 
@@ -88,7 +88,7 @@ class ControlVariates(Scheme):
         variates = np.zeros((prepared.setting.federation.devices, *model.shape), model.dtype)
         return ControlState(**vars(super().init(prepared, model)), variates=variates)
 
-    def apply(self, state: ControlState, round: Round) -> tuple[ControlState, Mapping[str, float]]:
+    def step(self, state: ControlState, round: Round) -> tuple[ControlState, Mapping[str, float]]:
         variates = state.variates.copy()
         for device, update in round.updates:
             variates[device] = update
@@ -109,7 +109,7 @@ class EstimatedArrivals(Scheme):
         none = np.zeros(prepared.setting.federation.devices, np.int64)
         return ArrivalState(**vars(super().init(prepared, model)), asked=none, arrived=none)
 
-    def apply(self, state: ArrivalState, round: Round) -> tuple[ArrivalState, Mapping[str, float]]:
+    def step(self, state: ArrivalState, round: Round) -> tuple[ArrivalState, Mapping[str, float]]:
         asked, arrived = state.asked + 1, state.arrived + round.attendance.arrived
         estimate = (arrived + 1) / (asked + 2)
         update = self.aggregation.combine(replace(round, arrival_probability=estimate), state.model)
@@ -220,3 +220,11 @@ def test_a_state_of_another_shape_is_refused(tmp_path: Path) -> None:
     for name in ("control-variates", "estimated-arrivals"):
         with pytest.raises(ValueError, match="is not a usable checkpoint"):
             load_checkpoint(path, run_of(SCHEMES[name]), "same")
+
+
+def test_the_former_name_of_step_is_refused_instead_of_ignored() -> None:
+    with pytest.raises(TypeError, match=r"Older\.apply is called `step`: rename it"):
+
+        class Older(Scheme):
+            def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
+                return super().step(state, round)

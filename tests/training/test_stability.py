@@ -149,8 +149,8 @@ def test_overflow_is_unstable() -> None:
 class OwnStep(Scheme):
     """A scheme whose server takes a step of its own."""
 
-    def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
-        return super().apply(state, round)
+    def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
+        return super().step(state, round)
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.prepared.scheme, name)
 
-    def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
+    def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
         updates = list(round.updates)
         add_updates(self.evidence, self.planted, self.prepared, state.model, round, updates)
-        return self.prepared.scheme.apply(state, replace(round, payloads=payloads_of(updates)))
+        return self.prepared.scheme.step(state, replace(round, payloads=payloads_of(updates)))

@@ -44,7 +44,7 @@ MOST_ROUNDS_BETWEEN = 4
 class Rounds(ServerPart):
     """Trains a prepared scheme with devices that answer over a network.
 
-    What is computed is `accumulate_gradients` and `Scheme.apply`, as in the simulator; who arrives is decided by the clock.
+    What is computed is `accumulate_gradients` and `Scheme.step`, as in the simulator; who arrives is decided by the clock.
 
     Args:
         context: the server.
@@ -144,7 +144,7 @@ class Rounds(ServerPart):
         assert attendance.probability is not None
         payloads = [(i, received[i].arrays) for i in sorted(received)]
         with np.errstate(over="ignore", invalid="ignore"):
-            state, _ = self.prepared.scheme.apply(
+            state, _ = self.prepared.scheme.step(
                 self.state,
                 Round(
                     number=k,

@@ -145,7 +145,7 @@ class CurvatureCoded(Scheme[SubspaceSketch]):
             dampings=0,
         )
 
-    def apply(self, state: CurvatureState, round: Round) -> tuple[CurvatureState, Mapping[str, float]]:
+    def step(self, state: CurvatureState, round: Round) -> tuple[CurvatureState, Mapping[str, float]]:
         """Return the state after ``W_{k+1} = W_k - eta P G``; back at the anchor, with more damping, if it does not settle."""
         model, never_arrived = state.model.astype(np.float64), state.arrivals == 0
         state, gradient = self._gradient(state, round, model)

@@ -128,7 +128,7 @@ class HeavyBall(PrivateScheme[HeldT]):
             share: factor that makes the sum of the devices' updates stand for all rows.
         """
 
-    def apply(self, state: StateT, round: Round) -> tuple[StateT, Mapping[str, float]]:
+    def step(self, state: StateT, round: Round) -> tuple[StateT, Mapping[str, float]]:
         """Return the state after a step along the velocity; a round without enough arrivals changes nothing."""
         share = scale_of_round(round, state.samples, state.shares)
         if share is None:

@@ -112,7 +112,7 @@ class HessianMixing(PrivateScheme[tuple[CodedData, ...]]):
             shares=cast(PrivatePlan, prepared.device).shares,
         )
 
-    def apply(self, state: MixingState, round: Round) -> tuple[MixingState, Mapping[str, float]]:
+    def step(self, state: MixingState, round: Round) -> tuple[MixingState, Mapping[str, float]]:
         """Return the state after a step; a round without enough arrivals changes nothing."""
         share = scale_of_round(round, state.samples, state.shares)
         if share is None:

@@ -51,7 +51,7 @@ class Momentum(Scheme):
         """Return the state at rest."""
         return MomentumState(**vars(super().init(prepared, model)), velocity=np.zeros_like(model))
 
-    def apply(self, state: MomentumState, round: Round) -> tuple[MomentumState, Mapping[str, float]]:
+    def step(self, state: MomentumState, round: Round) -> tuple[MomentumState, Mapping[str, float]]:
         """Return the state after a step along the velocity."""
         velocity = state.velocity.dtype.type(self.momentum) * state.velocity
         velocity += self.aggregation.combine(round, state.model)

@@ -59,10 +59,10 @@ class Scaffold(Scheme):
         own = memory - sent["variate"] + total / total.dtype.type(local.steps)
         return own, {"update": total, "variate": own - memory}
 
-    def apply(self, state: ScaffoldState, round: Round) -> tuple[ScaffoldState, Mapping[str, float]]:
+    def step(self, state: ScaffoldState, round: Round) -> tuple[ScaffoldState, Mapping[str, float]]:
         """Return the state after ``W <- W - eta sum_i g_i / p_i`` and ``c <- c + sum_i (change of c_i) / N``."""
         received = list(round.payloads)
-        moved = super().apply(state, replace(round, payloads=received))[0]
+        moved = super().step(state, replace(round, payloads=received))[0]
         devices = state.variate.dtype.type(len(round.arrival_probability))
         changes = sum((payload["variate"] / devices for _, payload in received), np.zeros_like(state.variate))
         return replace(moved, variate=state.variate + changes), {}

@@ -20,7 +20,7 @@ class StepDecay(Scheme):
 
     every: int = 50
 
-    def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
+    def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
         """Return the state after a step, halved once for every ``every`` rounds that have passed."""
         update = self.aggregation.combine(round, state.model)
         return self.moved(state, update, round.step_size * 0.5 ** (state.round // self.every)), {}

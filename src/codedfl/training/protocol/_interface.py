@@ -34,19 +34,19 @@ def next_state(scheme: Scheme, state: State, round: Round) -> tuple[State, Mappi
     Raises:
         InputError: the scheme returned something else, naming the method and what is wrong.
     """
-    returned: Any = scheme.apply(state, round)
+    returned: Any = scheme.step(state, round)
     match returned:
         case (following, Mapping() as diagnostics):
-            _require_state(scheme, "apply", following, state.model.shape)
+            _require_state(scheme, "step", following, state.model.shape)
             if following.round != state.round + 1:
                 raise refusal(
-                    scheme, f"returned a state of round {following.round} from `apply` instead of {state.round + 1}"
+                    scheme, f"returned a state of round {following.round} from `step` instead of {state.round + 1}"
                 )
             if state.round == 0:
-                _require_storable(scheme, "apply", following)
+                _require_storable(scheme, "step", following)
             return following, diagnostics
     raise refusal(
-        scheme, f"returned a {type(returned).__name__} from `apply` instead of a state and a dictionary of diagnostics"
+        scheme, f"returned a {type(returned).__name__} from `step` instead of a state and a dictionary of diagnostics"
     )
 
 

@@ -58,7 +58,7 @@ class OneShot(Scheme[HeldT]):
         """Return the state with the solution as its model."""
         return super().init(prepared, self.solve(prepared.held).astype(model.dtype))
 
-    def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:  # noqa: ARG002 (nothing happens)
+    def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:  # noqa: ARG002 (nothing happens)
         """Return the state with its round counted."""
         return replace(state, round=state.round + 1), {}
 

@@ -74,7 +74,7 @@ class Scheme(Generic[HeldT]):
     """A training scheme.
 
     The server's update has the form ``init(prepared, model) -> state`` and
-    ``apply(state, round) -> state, diagnostics``. The default is plain SGD with an average of the iterates. A scheme
+    ``step(state, round) -> state, diagnostics``. The default is plain SGD with an average of the iterates. A scheme
     with more state (momentum, a preconditioner, a control variate per device, estimates of the arrival probabilities)
     is a subclass that overrides these two methods and returns its own state. It declares how planning predicts it in
     ``forecast``; one that does not is left out of plans, since the default would be that of another algorithm.
@@ -99,7 +99,7 @@ class Scheme(Generic[HeldT]):
         ... class Momentum(Scheme):
         ...     def init(self, prepared, model):
         ...         return MomentumState(**vars(super().init(prepared, model)), velocity=np.zeros_like(model))
-        ...     def apply(self, state, round):
+        ...     def step(self, state, round):
         ...         velocity = 0.9 * state.velocity + self.aggregation.combine(round, state.model)
         ...         return replace(self.moved(state, velocity, round.step_size), velocity=velocity), {}
         >>> Momentum(**vars(fedavg())).title
@@ -126,8 +126,10 @@ class Scheme(Generic[HeldT]):
     def __init_subclass__(cls, **options: Any) -> None:
         """Note whether devices have a half of their own, and forget how the base is predicted if this trains in another way."""
         super().__init_subclass__(**options)
+        if "apply" in vars(cls):
+            raise TypeError(f"{cls.__name__}.apply is called `step`: rename it")
         cls.has_own_update = cls.update is not Scheme.update
-        if "forecast" not in vars(cls) and not vars(cls).keys().isdisjoint(("init", "apply", "update", "solve")):
+        if "forecast" not in vars(cls) and not vars(cls).keys().isdisjoint(("init", "step", "update", "solve")):
             cls.forecast = None
 
     @property
@@ -224,7 +226,7 @@ class Scheme(Generic[HeldT]):
         """Return the state before the first round, at ``W_0``; it may depend on what was uploaded."""
         return SchemeState(0, model, np.zeros(model.shape), 0.0)
 
-    def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
+    def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
         """Return the state after ``W_{k+1} = W_k - eta_k g(W_k)``, and diagnostics."""
         return self.moved(state, self.aggregation.combine(round, state.model), round.step_size), {}
 
@@ -316,7 +318,7 @@ class Scheme(Generic[HeldT]):
         """Return what the server does in a round, beyond combining what arrives."""
         if self.server is not None:
             return self.server.describe()
-        return "nothing" if type(self).apply is Scheme.apply else "a step of its own"
+        return "nothing" if type(self).step is Scheme.step else "a step of its own"
 
     def describe_steps(self) -> str:
         """Return how many steps devices take in a round."""
