@@ -217,5 +217,5 @@ def _(held: PrivateCurvature) -> FloatArray:
 
 
 @numbers.register
-def _(held: np.ndarray) -> FloatArray:  # type: ignore[type-arg]
+def _(held: np.ndarray) -> FloatArray:
     return held.ravel().astype(np.float64)
