@@ -15,6 +15,7 @@ from codedfl.config import Config
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._federation_config import FederationConfig
 from tests.docs.pages import DOCS, ROOT
+from tests.test_imports import LAYERS
 
 SOURCE = ROOT / "src" / "codedfl"
 CHANGELOG = ROOT / "CHANGELOG.md"
@@ -139,6 +140,13 @@ def test_equations_are_in_the_files_that_the_table_names() -> None:
         for name in re.findall(r"`(.+?)`", names):
             if name != "paper.FIGURES":
                 assert re.search(rf"^ *(def|class) {name.rsplit('.', 1)[1]}\b", text, re.MULTILINE), f"{paper}: {name}"
+
+
+def test_the_layout_has_every_package_and_the_layers_are_those_of_the_imports() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^      (\w+)/ ", page.split("## Layout")[1].split("## ")[0], flags=re.MULTILINE)
+    assert sorted(listed) == PACKAGES
+    assert "".join(f"    {', '.join(layer)}\n" for layer in LAYERS) in page
 
 
 def test_what_docstrings_name_exists() -> None:
