@@ -26,9 +26,9 @@ Shape = tuple[int, ...]
 
 
 class State(Protocol):
-    """The state of a scheme between rounds: any frozen dataclass of arrays and numbers with these two fields.
+    """The state of a scheme between rounds: any frozen dataclass with these two fields, of arrays and numbers nested to any depth.
 
-    A checkpoint saves it field by field, with any further fields.
+    A checkpoint saves every array under the path that leads to it.
     """
 
     @property
@@ -73,11 +73,13 @@ Forecastable = Literal["steps", "curvature", "solution"]
 class Scheme(Generic[HeldT]):
     """A training scheme.
 
-    The server's update has the form ``init(prepared, model) -> state`` and
-    ``step(state, round) -> state, diagnostics``. The default is plain SGD with an average of the iterates. A scheme
-    with more state (momentum, a preconditioner, a control variate per device, estimates of the arrival probabilities)
-    is a subclass that overrides these two methods and returns its own state. It declares how planning predicts it in
-    ``forecast``; one that does not is left out of plans, since the default would be that of another algorithm.
+    The server's half is ``init(prepared, model) -> state`` and ``step(state, round) -> state, diagnostics``. The default is
+    plain SGD with an average of the iterates. A scheme with more state (momentum, a preconditioner, estimates of the arrival
+    probabilities) is a subclass that overrides these two methods and returns its own state. The device's half is
+    ``update(memory, sent, local) -> memory, payload``, by default local steps of the loss; a scheme that overrides it may let
+    devices remember something (`first_memory`) and more arrays travel (`travels_down`, `travels_up`). A scheme declares how
+    planning predicts it in ``forecast``; one that does not is left out of plans, since the default would be that of another
+    algorithm.
 
     Args:
         name: its name on the command line.
