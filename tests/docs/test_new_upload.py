@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from codedfl.experiment import run
+from codedfl.privacy import PrivacyTarget
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
 from codedfl.training import LearningRate, train
@@ -58,9 +59,12 @@ def test_there_are_two_files() -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("everybody", [True, False])
-def test_the_upload_keeps_the_contract(check: Callable[[Upload, Setting], None], everybody: bool) -> None:
+@pytest.mark.parametrize("target", [None, PrivacyTarget(2.0, 1e-5)])
+def test_the_upload_keeps_the_contract(
+    check: Callable[[Upload, Setting], None], everybody: bool, target: PrivacyTarget | None
+) -> None:
     federation = make_federation((14, 22, 9), 4, 2, dtype=np.float32)
-    setting = make_setting(federation, noise_variance=(0.5, 1.5, 1.0))
+    setting = make_setting(federation, noise_variance=(0.5, 1.5, 1.0), privacy=target)
     participants = None if everybody else np.array([True, False, True])
     check(class_sums(), replace(setting, code=replace(setting.code, clip_norm=0.9, participants=participants)))
 
@@ -83,6 +87,13 @@ def test_a_run_states_what_it_reveals() -> None:
     assert guarantee.covers == "everything"
     assert [release.message for release in guarantee.messages] == ["class sums"]
     assert guarantee.epsilon == pytest.approx(1.9931, abs=5e-4), "a Gaussian mechanism with the noise multiplier 2"
+
+
+def test_a_run_keeps_the_epsilon_that_it_is_given() -> None:
+    comparison = run(small_config(schemes=["class-means"], privacy__epsilon=2.0, coding__clip_norm=1.0))
+    guarantee = comparison.guarantee("class-means")
+    assert (guarantee.covers, guarantee.delta) == ("everything", 1e-5)
+    assert 1.99 < guarantee.epsilon <= 2.0
 
 
 def test_a_federation_finds_the_model_of_the_simulator(

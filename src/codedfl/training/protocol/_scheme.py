@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 class State(Protocol):
-    """The state of a scheme between rounds: any frozen dataclass with these two fields, of arrays and numbers nested to any depth.
+    """The state of a scheme between rounds: any frozen dataclass with these two fields, of arrays and numbers, however nested.
 
     A checkpoint saves every array under the path that leads to it.
     """
