@@ -41,7 +41,7 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
     """
     epsilons: dict[str, float | None] = dict.fromkeys(("epsilon_features", "epsilon", "epsilon_in_sum"))
     if scheme.upload is None:
-        return {"mi_dp_bits": None, **epsilons, "mi_dp": "no coded upload"}
+        return {"mi_dp_bits": None, "mi_dp": "no coded upload", **epsilons}
     if plan.precision(0) == 0:
         sent = upload_releases(scheme, setting, plan)
         features = upload_releases(scheme, _without_labels(setting), plan)
@@ -53,7 +53,7 @@ def upload_privacy(scheme: Scheme, setting: Setting, plan: DevicePlan, delta: fl
             "epsilon_in_sum": guarantee_of(summed, delta).epsilon,
         }
     bits, meaning = scheme.upload.mi_dp(setting, plan)
-    return {"mi_dp_bits": bits, **epsilons, "mi_dp": meaning}
+    return {"mi_dp_bits": bits, "mi_dp": meaning, **epsilons}
 
 
 def _without_labels(setting: Setting) -> Setting:
