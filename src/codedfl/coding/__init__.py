@@ -5,12 +5,11 @@
 and `add_factors` adds up the second moments of all devices. `coded_solution` is least squares from coded data in one step.
 """
 
-from codedfl.coding._clipping import clip_weights, clipped_labels, clipped_total
 from codedfl.coding._curvature import DAMPING_FACTOR, KEPT_SHARE, LARGEST_MISMATCH, Curvature, CurvatureModel, nystrom
 from codedfl.coding._encoder import CodedData, FactorOf, encode
 from codedfl.coding._factor import add_factors, require_rows_for_factor, sample_factor, sample_factors
 from codedfl.coding._factor_sketch import sketch_factors
-from codedfl.coding._geometry import Geometry
+from codedfl.coding._geometry import Geometry, clip_weights, clipped_labels, clipped_total
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, require_one_each, sample_coded
 from codedfl.coding._solution import (

@@ -11,7 +11,7 @@ import scipy.linalg
 
 from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
-from codedfl.coding._clipping import clip_weights
+from codedfl.coding._geometry import clip_weights
 from codedfl.coding._least_norm import least_norm_solution
 from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread

@@ -30,14 +30,21 @@ from codedfl.training.protocol._one_shot import OneShot
 from codedfl.training.protocol._private_gradient import PrivateGradient, PrivatePlan
 from codedfl.training.protocol._scheme import Forecastable, PreparedScheme, Scheme, SchemeState, Shape, State
 from codedfl.training.protocol._server import CodedSGD, ParityGradient, ServerPlan, ServerWork, full_steps_of
-from codedfl.training.run._callbacks import Callback, ReportProgress, StopOnDivergence, StopOnInterrupt, StopTraining
+from codedfl.training.run._callbacks import (
+    Callback,
+    Recorder,
+    ReportProgress,
+    StopOnDivergence,
+    StopOnInterrupt,
+    StopTraining,
+    curves_to_csv,
+)
 from codedfl.training.run._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from codedfl.training.run._evaluation import Evaluator, Reference
 from codedfl.training.run._learning_rate import LearningRate
 from codedfl.training.run._ledger import Ledger
 from codedfl.training.run._lockstep import advance
 from codedfl.training.run._loop import StopTogether, rounds_within, train, train_together
-from codedfl.training.run._recording import Recorder, curves_to_csv
 from codedfl.training.run._records import record_arrays, record_from
 from codedfl.training.run._result import Evaluation, RunProgress, RunResult, Status, StepSizeChoice, Trial
 from codedfl.training.run._run import Run, require_no_bound

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import astuple, fields
+from pathlib import Path
 from types import FrameType
 
 import numpy as np
 
+from codedfl.files import csv_text, write_atomically
 from codedfl.progress import Progress
 from codedfl.training.run._result import Evaluation, RunProgress, RunResult, Status
 
@@ -125,3 +128,45 @@ class StopOnInterrupt(Callback):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def curves_to_csv(curves: Iterable[tuple[str, Iterable[Evaluation]]]) -> str:
+    """Return learning curves as CSV: one row per evaluation, the name of the scheme first.
+
+    Example:
+        >>> point = Evaluation(0, 0.0, 0.0, 0.5, 0.5, 0.1, 0.1, 0.4, 1.0, 0.0, 0.0)
+        >>> print(curves_to_csv([("scfl", [point])]).splitlines()[1])
+        scfl,0,0.0,0.0,0.5,0.5,0.1,0.1,0.4,1.0,0.0,0.0
+    """
+    header = ["scheme", *(item.name for item in fields(Evaluation))]
+    return csv_text(header, ([name, *astuple(point)] for name, curve in curves for point in curve))
+
+
+class Recorder(Callback):
+    """Writes the learning curve of a run after every evaluation, so that it can be followed live.
+
+    Args:
+        path: the CSV file.
+        scheme: the name in the first column.
+    """
+
+    def __init__(self, path: Path | str, scheme: str) -> None:
+        self.path, self.scheme = Path(path), scheme
+        self._progress: RunProgress | None = None
+
+    def on_start(self, progress: RunProgress, rounds: int) -> None:  # noqa: ARG002
+        """Keep a reference to the curve, and write its points so far."""
+        self._progress = progress
+        self._write()
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:  # noqa: ARG002 (it is the last point of the curve)
+        """Write the curve with its new point."""
+        self._write()
+
+    def on_end(self, result: RunResult) -> None:  # noqa: ARG002
+        """Write the curve as it ended: a run that diverged at its end replaces its last point."""
+        self._write()
+
+    def _write(self) -> None:
+        if self._progress is not None:
+            write_atomically(self.path, curves_to_csv([(self.scheme, self._progress.curve)]))
