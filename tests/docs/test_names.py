@@ -34,7 +34,7 @@ FORMER = ("curvature", "private")
 
 FULL = re.compile(r"(?<![\w/.@-])codedfl(?:\.[A-Za-z_]\w*)+")
 SHORT = re.compile(rf"(?<![\w./-])(?:{'|'.join((*PACKAGES, *FORMER))})(?:\.[A-Za-z_]\w*)+(?![\w/])")
-FILE = re.compile(r"(?<![\w./-])(?:[\w-]+/)+[\w*-]+\.py\b|(?<![\w./-])(?:src|tests|benchmarks|examples)/[\w./-]*\w/?")
+FILE = re.compile(r"(?<![\w./-])(?:[\w-]+/)*[\w*-]+\.py\b|(?<![\w./-])(?:src|tests|benchmarks|examples)/[\w./-]*\w/?")
 METHOD = re.compile(r"(?<![\w.])([A-Z]\w+)\.([a-z_]\w*)\b")
 SUFFIXES = ("csv", "html", "jsonl", "json", "md", "npz", "png", "py", "toml")
 GROUPS = ("codedfl.schemes", "codedfl.datasets", "codedfl.fleets")
@@ -116,7 +116,9 @@ def what_is_stale(text: str) -> list[str]:
 
 
 def exists(path: str) -> bool:
-    return any(next(folder.glob(path.rstrip("/")), None) for folder in (ROOT, SOURCE))
+    """Whether there is such a file or folder in the repository or the package, a module named without a folder anywhere."""
+    find = "rglob" if re.fullmatch(r"[\w-]+\.py", path) else "glob"
+    return any(next(getattr(folder, find)(path.rstrip("/")), None) for folder in (SOURCE, ROOT))
 
 
 def current(page: Path) -> str:
@@ -167,6 +169,7 @@ def test_what_docstrings_name_exists() -> None:
         "`Scheme.apply(state, round)`",
         "`training/_aggregation.py`",
         "`tests/no_such_folder/`",
+        "`_no_such_module.py`",
     ],
 )
 def test_what_does_not_exist_is_noticed(text: str) -> None:
