@@ -19,7 +19,7 @@ from codedfl.training.protocol._aggregation import Aggregation, Payload, Round
 from codedfl.training.protocol._devices import DevicePlan, DeviceWork
 from codedfl.training.protocol._local import Local
 from codedfl.training.protocol._server import ServerPlan, ServerWork, full_steps_of
-from codedfl.typing import FloatArray
+from codedfl.typing import BoolArray, FloatArray
 from codedfl.uploads import HeldT, Upload, UploadCost
 
 Shape = tuple[int, ...]
@@ -117,7 +117,7 @@ class Scheme(Generic[HeldT]):
     final: Literal["average", "last"]
 
     has_own_update: ClassVar[bool] = False
-    """Whether devices do more than local steps of the loss: follows from whether `update` is overridden."""
+    """Whether devices do more than local steps of the loss from ``W_k``: if `update` or `broadcast` is overridden."""
 
     formerly: ClassVar[Mapping[str, str]] = {}
     """Paths within the state, and those under which checkpoints of earlier versions hold them."""
@@ -130,7 +130,7 @@ class Scheme(Generic[HeldT]):
         super().__init_subclass__(**options)
         if "apply" in vars(cls):
             raise TypeError(f"{cls.__name__}.apply is called `step`: rename it")
-        cls.has_own_update = cls.update is not Scheme.update
+        cls.has_own_update = cls.update is not Scheme.update or cls.broadcast is not Scheme.broadcast
         if "forecast" not in vars(cls) and not vars(cls).keys().isdisjoint(("init", "step", "update", "solve")):
             cls.forecast = None
 
@@ -373,6 +373,11 @@ class PreparedScheme(ShortRepr, Generic[HeldT]):
     def coded_noise(self) -> float:
         """The variance of the noise in every entry of the coded data that the server holds; 0 if it holds none."""
         return 0.0 if self.scheme.upload is None else self.scheme.upload.noise_in(self.held)
+
+    @property
+    def covered(self) -> BoolArray:
+        """Whose data the coded data at the server stands for, (N,): nobody's without an upload."""
+        return self.setting.code.uploading & (self.scheme.upload is not None)
 
     @property
     def loss(self) -> Loss:
