@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from codedfl._messages import shown_json
 from codedfl.errors import InputError
@@ -10,32 +11,35 @@ from codedfl.errors import InputError
 if TYPE_CHECKING:
     from codedfl.flower._federation_config import FederationConfig
 
-PRIVATE_SCHEME = "dp-gd"
-"""The scheme whose updates are private as well, so that one epsilon covers everything that a device sends."""
-
 LEAST_BOUND = 1e-60
 """Squares of smaller numbers, in products with others, are lost in double precision."""
 
 
-def require_private(config: FederationConfig) -> None:
-    """Refuse a private scheme without bounds on what one sample may change, and a target that the scheme cannot keep."""
-    epsilon = f"privacy.epsilon = {config.privacy.epsilon:g}"
+def require_private(config: FederationConfig, private: Sequence[str]) -> None:
+    """Refuse a private scheme without bounds on what one sample may change, and a target that the scheme cannot keep.
+
+    Args:
+        config: the federation.
+        private: names of the schemes that set their noise by a target.
+    """
+    epsilon, scheme = f"privacy.epsilon = {config.privacy.epsilon:g}", f"scheme = {shown_json(config.scheme)}"
     regression = config.data.task == "regression"
     for name, value in (("bound", config.privacy.label_bound), ("center", config.privacy.label_center)):
-        if value != 0 and not (regression and config.scheme == PRIVATE_SCHEME):
+        if value != 0 and not (regression and config.algorithm.private):
             raise InputError(
-                f'privacy.label_{name} = {value:g} is for a regression with scheme = "{PRIVATE_SCHEME}" alone: leave it out.'
+                f"privacy.label_{name} = {value:g} is for a regression with a private scheme ({', '.join(private)}): leave it"
+                " out."
             )
-    if config.scheme != PRIVATE_SCHEME:
+    if not config.algorithm.private:
         if config.privacy.epsilon > 0:
             raise InputError(
-                f"{epsilon} is not possible with scheme = {shown_json(config.scheme)}, whose updates have no noise: choose"
-                f' scheme = "{PRIVATE_SCHEME}", or let devices protect their uploads by privacy.epsilon in client.toml.'
+                f"{epsilon} is not possible with {scheme}, which sets no noise by it: choose {' or '.join(private)}, or let"
+                " devices protect their uploads by privacy.epsilon in client.toml."
             )
         return
     if config.privacy.epsilon == 0:
         raise InputError(
-            f"{epsilon} leaves the noise of {PRIVATE_SCHEME} open: set the epsilon that everything a device sends is to keep,"
+            f"{epsilon} leaves the noise of {config.scheme} open: set the epsilon that everything a device sends is to keep,"
             " for example 2."
         )
     if regression and config.privacy.label_bound == 0:
@@ -45,7 +49,7 @@ def require_private(config: FederationConfig) -> None:
         )
     if config.clip_norm is None:
         raise InputError(
-            f'coding.clip_norm = 0 leaves samples unbounded, so that scheme = "{PRIVATE_SCHEME}" cannot keep {epsilon}:'
+            f"coding.clip_norm = 0 leaves samples unbounded, so that {scheme} cannot keep {epsilon}:"
             " set it to a norm that most samples have or stay below, such as that of the rows of a public sample."
         )
     for name, bound in (("coding.clip_norm", config.clip_norm), ("privacy.label_bound", config.label_norm)):
@@ -53,25 +57,11 @@ def require_private(config: FederationConfig) -> None:
             raise InputError(f"{name} = {bound:g} is too small to compute with: give {LEAST_BOUND:g} or more.")
     if config.training.model_norm_bound > 0:
         raise InputError(
-            f"training.model_norm_bound = {config.training.model_norm_bound:g} is not possible with scheme ="
-            f' "{PRIVATE_SCHEME}", which has a ridge instead: set it to 0.'
+            f"training.model_norm_bound = {config.training.model_norm_bound:g} is not possible with {scheme}, which has a ridge"
+            " instead: set it to 0."
         )
     if config.incentive.total_reward > 0:
         raise InputError(
-            f'incentive.total_reward = {config.incentive.total_reward:g} is not possible with scheme = "{PRIVATE_SCHEME}",'
-            " whose noise is the same for all devices: set it to 0."
+            f"incentive.total_reward = {config.incentive.total_reward:g} is not possible with {scheme}, whose noise is the same"
+            " for all devices: set it to 0."
         )
-
-
-def private_options(resolved: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what private descent cannot do over a network, and let it begin with the mean."""
-    if resolved["sampling_rate"] != 1:
-        raise InputError(
-            f"options.sampling_rate = {resolved['sampling_rate']} is not possible over a network, where updates are on all rows:"
-            " leave it out."
-        )
-    if resolved["curvature"] == "second-moments":
-        raise InputError(
-            'options.curvature = "second-moments" is not possible over a network: choose "mean" or "none".'
-        )
-    return resolved | ({"curvature": "mean"} if resolved["curvature"] == "auto" else {})

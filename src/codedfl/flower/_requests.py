@@ -14,7 +14,6 @@ from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._memory import NEVER
 from codedfl.flower._packet import Packet
 from codedfl.incentive import Menu
-from codedfl.schemes import make_scheme
 from codedfl.training import Payload
 from codedfl.typing import FloatArray
 
@@ -54,7 +53,7 @@ def requested_train(request: Packet, federation: FederationConfig) -> TrainReque
     Raises:
         InputError: naming what is wrong; the device does nothing.
     """
-    scheme = make_scheme(federation.scheme, federation.options)
+    scheme = federation.algorithm
     agreed = scheme.device.agreed(federation.training.local_steps)
     if agreed is None:
         raise InputError(f"scheme = {shown(federation.scheme)} has no training on devices: nothing is computed.")
@@ -102,7 +101,7 @@ def requested_round(request: Packet) -> int:
 
 def wants_smoothness(config: FederationConfig) -> bool:
     """Return whether the server can choose no step size unless devices tell how strongly their loss is curved."""
-    scheme = make_scheme(config.scheme, config.options)
+    scheme = config.algorithm
     return not scheme.tunes_itself and scheme.upload is None
 
 

@@ -20,6 +20,7 @@ from codedfl.uploads._upload import (
     DOUBLE,
     LARGEST_PRODUCT,
     UNIT_ROUNDOFF,
+    AgreedNoise,
     Array,
     ArrayLayout,
     Coverage,
@@ -121,6 +122,7 @@ class ExactStatistics(_Statistics[Gram]):
     name = "statistics"
     purpose = "exact-statistics"
     message = "exact second moments"
+    can_have_noise = False
 
     @property
     def noise(self) -> bool:
@@ -290,9 +292,11 @@ class NoisyStatistics(_Statistics[NoisyMoments]):
         return NoisyMoments(features, cross, deviation, cross_deviation, least)
 
     def _deviations(self, setting: Setting) -> tuple[float, float]:
+        return self._deviations_for(require_target(setting, self.message), clip_norm_of(setting))
+
+    def _deviations_for(self, target: PrivacyTarget, bound: float) -> tuple[float, float]:
         """Return the noise of one mechanism about features, and about features and labels."""
-        target, bound = require_target(setting, self.message), clip_norm_of(setting)
-        multiplier = self.mechanism_in(setting).noise_multiplier
+        multiplier = self._mechanism(target).noise_multiplier
         if self._adaptive:
             return multiplier * bound**2, multiplier * bound * target.label_bound
         deviation = multiplier * joint_sensitivity(bound, target.label_bound)
@@ -305,15 +309,23 @@ class NoisyStatistics(_Statistics[NoisyMoments]):
         deviation, cross_deviation = self._deviations(setting)
         return adding * share * deviation**2, adding * share * cross_deviation**2
 
-    def mechanism_in(self, setting: Setting) -> GaussianMechanism:
+    def _mechanism(self, target: PrivacyTarget) -> GaussianMechanism:
         """Return the mechanism of what a device sends: all of the budget, less what was spent before."""
         releases = 3 if self._adaptive else 1
-        multiplier = require_target(setting, self.message).noise_multiplier(updates=releases)
-        return GaussianMechanism(multiplier, releases)
+        return GaussianMechanism(target.noise_multiplier(updates=releases), releases)
+
+    def agreed_noise(self, terms: Terms) -> AgreedNoise | None:
+        """Return the noise at which the statistics of a device use all of the target."""
+        if terms.target is None or terms.clip_norm is None:
+            return None
+        deviation, cross_deviation = self._deviations_for(terms.target, terms.clip_norm)
+        return AgreedNoise(deviation**2, cross_deviation**2, self._mechanism(terms.target))
 
     def releases(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:  # noqa: ARG002
         """Return the mechanism of what a device sends, if it takes part."""
-        return (Release(self.message, self.mechanism_in(setting)),) if setting.code.uploading[device] else ()
+        if not setting.code.uploading[device]:
+            return ()
+        return (Release(self.message, self._mechanism(require_target(setting, self.message))),)
 
     def mechanism(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int

@@ -149,6 +149,21 @@ class Received:
 
 
 @dataclass(frozen=True)
+class AgreedNoise:
+    """The noise that a privacy target prescribes to every device alike.
+
+    Args:
+        noise_variance: ``sigma^2``.
+        label_noise_variance: ``sigma_Y^2``.
+        mechanism: what an upload with it is to whoever sees it.
+    """
+
+    noise_variance: float
+    label_noise_variance: float
+    mechanism: Mechanism
+
+
+@dataclass(frozen=True)
 class UploadCost:
     """The cost of the one-shot upload for each device and the server, with devices in parallel.
 
@@ -225,6 +240,9 @@ class Upload(ABC, Generic[HeldT]):
 
     has_rows: ClassVar[bool] = False
     """Whether that are rows, from which it can draw batches."""
+
+    can_have_noise: ClassVar[bool] = True
+    """Whether a device may add noise; otherwise the server learns exactly what `message` says."""
 
     tells_of_labels: ClassVar[bool] = True
     """Whether anything in it depends on labels."""
@@ -360,8 +378,11 @@ class Upload(ABC, Generic[HeldT]):
         mechanism = self.mechanism(terms, noise_variance, label_noise_variance, samples)
         return math.inf if mechanism is None else epsilon_of((mechanism,), delta)
 
-    def agreed_mechanism(self, target: PrivacyTarget) -> Mechanism | None:  # noqa: ARG002 (for private schemes)
-        """Return the mechanism that a target prescribes to all devices alike; None if each device sets its own noise."""
+    def agreed_noise(self, terms: Terms) -> AgreedNoise | None:  # noqa: ARG002 (for uploads that keep a target)
+        """Return the noise of each device against a server that sees each message, as the target of the terms prescribes it.
+
+        None if each device sets its own noise.
+        """
         return None
 
     @abstractmethod
