@@ -60,7 +60,7 @@ def test_insecure_must_be_asked_for_and_is_said(cli: Cli, sample: Path) -> None:
         (("--sample", "nowhere.csv", "--target", "ill", "--device", "a"), "nowhere.csv"),
         (("--sample", "sample.csv", "--target", "ill", "--device", "../a"), "devices"),
         (
-            ("--sample", "sample.csv", "--target", "ill", "--device", "a", "--scheme", "fed3r"),
+            ("--sample", "sample.csv", "--target", "ill", "--device", "a", "--scheme", "cfl-fb"),
             "not offered over a network",
         ),
         (

@@ -21,7 +21,7 @@ from codedfl.flower._config_files import (
     read_federation,
 )
 from codedfl.flower._federation_config import SUPPORTED_SCHEMES, FederationConfig
-from codedfl.flower._private_rules import PRIVATE_SCHEME
+from codedfl.schemes import make_scheme
 from tests.flower.configs import CLIENT, REGRESSION, federation
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
@@ -44,7 +44,7 @@ def federations(draw: st.DrawFn) -> FederationConfig:
     scheme = draw(st.sampled_from(SUPPORTED_SCHEMES))
     options = {"batch": draw(st.integers(1, 99))} if scheme in ("fedavg", "scfl", "momentum", "scfl-fixed") else {}
     standardised = draw(st.booleans())
-    private = scheme == PRIVATE_SCHEME
+    private = make_scheme(scheme).private
     bounded = {"label_bound": draw(bounds), "label_center": draw(st.floats(-1e15, 1e15))} if classes is None else {}
     return parse_federation(
         {

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from codedfl.errors import InputError
 from codedfl.flower._release_ledger import LedgerEntry, ReleaseLedger
-from codedfl.privacy import gaussian_epsilon
+from codedfl.privacy import GaussianMechanism, gaussian_epsilon
 from tests.flower.configs import total_epsilon
 
 
@@ -114,9 +114,10 @@ def test_losses_add_up_and_one_that_is_unknown_spoils_the_sum(path: Path) -> Non
 
 def test_gaussian_releases_compose_and_repeats_of_them_cost_nothing(path: Path) -> None:
     ledger = ReleaseLedger(path)
-    append(ledger, "upload", "mean", key="c0de", epsilon=0.3, mu=0.3)
+    append(ledger, "upload", "mean", key="c0de", epsilon=0.3, mechanism=GaussianMechanism(1 / 0.3))
+    update = GaussianMechanism(2.5)
     for number in (0, 1, 0):
-        append(ledger, "update", f"round {number}", key=f"beef{number}", round=number, epsilon=0.4, mu=0.4)
+        append(ledger, "update", f"round {number}", key=f"beef{number}", round=number, epsilon=0.4, mechanism=update)
     append(ledger, "upload", "coded", key="face", epsilon=0.25)
     assert [entry.kind for entry in ledger] == ["upload", "update", "update", "repeat", "upload"]
     for each in (ledger, ReleaseLedger(path)):

@@ -22,8 +22,8 @@ from codedfl.flower._launch import (  # noqa: E402
     serve,
 )
 from codedfl.flower._randomness import DeviceRandomness  # noqa: E402
-from codedfl.flower._setup import add_device, config_from_sample, initialise  # noqa: E402
 from codedfl.flower._release_ledger import mechanism_of  # noqa: E402
+from codedfl.flower._setup import add_device, config_from_sample, initialise  # noqa: E402
 from codedfl.flower._uploads import learnt_exactly, noiseless  # noqa: E402
 
 __all__ = [

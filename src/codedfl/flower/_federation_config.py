@@ -267,15 +267,11 @@ class FederationConfig(Section):
         if not self.coding.sums_only:
             return
         if not _is_maskable(self.algorithm):
-            if "upload" in self.options and _is_maskable(make_scheme(self.scheme, {**self.options, "upload": "rows"})):
-                raise InputError(
-                    f"coding.sums_only = true is not possible with options.upload = {shown_json(self.options['upload'])}, which "
-                    'cannot be added up: choose options.upload = "rows", or coding.sums_only = false.'
-                )
-            maskable = " or ".join(name for name in SUPPORTED_SCHEMES if _is_maskable(make_scheme(name)))
+            maskable = ", ".join(name for name in SUPPORTED_SCHEMES if _is_maskable(make_scheme(name)))
+            upload = f" and options.upload = {shown_json(self.options['upload'])}" if "upload" in self.options else ""
             raise InputError(
-                f"coding.sums_only = true is not possible with scheme = {shown_json(self.scheme)}, {_no_masks(self.algorithm)}:"
-                f" choose {maskable}, or coding.sums_only = false."
+                f"coding.sums_only = true is not possible with scheme = {shown_json(self.scheme)}{upload},"
+                f" {_no_masks(self.algorithm)}: choose one that uploads rows ({maskable}), or coding.sums_only = false."
             )
         if len(self.devices) < 2:
             raise InputError(
@@ -401,4 +397,4 @@ def _resolved_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
     except InputError as error:  # a file of a federation has one scheme, so its options need not name it
         raise InputError(str(error).replace(f"options.{scheme}.", "options.")) from error
     decided = make_scheme(scheme, resolved).network_options()
-    return resolved | decided | ({"deadline": "fixed"} if "deadline" in resolved else {})
+    return {**resolved, **decided, **({"deadline": "fixed"} if "deadline" in resolved else {})}

@@ -312,8 +312,8 @@ def _require_no_noise(client: ClientConfig, federation: FederationConfig, upload
     ):
         if value:
             raise InputError(
-                f"privacy.{name} = {value:g} of client.toml cannot be kept with scheme = {federation.scheme!r}, as the server learns"
-                f" {upload.message} of each device: leave this federation, or set it to 0."
+                f"privacy.{name} = {value:g} of client.toml has no meaning with scheme = {federation.scheme!r}, as the server"
+                f" learns {upload.message} of this device: leave this federation, or leave it out."
             )
 
 
