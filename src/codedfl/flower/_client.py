@@ -225,8 +225,8 @@ class Client:
     @one_blas_thread()
     def _drawn(self, task: UploadTask, level: NoiseLevel) -> Arrays:
         noise, rows, bound = self.randomness.encoding(), self.rows, self.federation.privacy.label_bound
-        if bound > 0:  # in double precision, so that its rounding errors are those that the noise allows for
-            rows = Rows(rows.features, clipped_labels(rows.labels.astype(np.float64), bound))
+        if bound > 0:
+            rows = Rows(rows.features, clipped_labels(noise.precise(rows.labels), bound))
         return task.upload.draw(task.terms, rows, noise.of(level.noise_variance, level.label_noise_variance))
 
     def _declared(self, noise: NoiseLevel) -> dict[str, int | float | str]:
