@@ -92,8 +92,9 @@ def demo_table(result: Mapping[str, Any]) -> RenderableType:
         comparison.add_column(column, justify="right")
     keys = ("accuracy", "simulated_accuracy", "centralised_accuracy")
     comparison.add_row(*("-" if result[key] is None else f"{100 * result[key]:.2f} %" for key in keys))
+    killed = f", {result['killed']} was killed and came back" if result["restarted_in_round"] is not None else ""
     told = Text(
-        f"{result['slow']} was slow, {result['killed']} was killed and came back; everything took {result['seconds']:.0f} s."
+        f"{result['slow']} was slow{killed}; everything took {result['seconds']:.0f} s."
         f" Configuration, keys, ledgers and results: {result['folder']}"
     )
     return Group(devices_table(summary), Text(privacy_sentence(summary["privacy"])), comparison, told)

@@ -190,7 +190,7 @@ def _result(folder: Path, config: FederationConfig, restarted: int | None, secon
     setting = pooled_setting(config, rows, load_rows(folder / "test.csv", config))
     reference = Evaluator(setting).reference
     trace_file = folder / "results" / "trace.csv"
-    simulated = replay(config, setting, read_trace(trace_file, config.devices)) if trace_file.is_file() else None
+    simulated = replay(config, setting, read_trace(trace_file, config.devices) if trace_file.is_file() else None)
     return {
         "federation": config.name,
         "scheme": config.scheme,
@@ -198,7 +198,7 @@ def _result(folder: Path, config: FederationConfig, restarted: int | None, secon
         "devices": summary["devices"],
         "rounds": summary["rounds"],
         "accuracy": summary["score"],
-        "simulated_accuracy": None if simulated is None else simulated.final.score,
+        "simulated_accuracy": simulated.final.score,
         "centralised_accuracy": None if reference is None else reference.score,
         "mean_arrivals": summary["mean_arrivals"],
         "privacy": summary["privacy"],

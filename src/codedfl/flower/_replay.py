@@ -51,11 +51,12 @@ def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Row
     return network_setting(config, federation, code, Streams(seed))
 
 
-def replay(config: FederationConfig, setting: Setting, trace: TraceArrivals) -> RunResult:
-    """Train in the simulator with the arrivals of a real federation."""
+def replay(config: FederationConfig, setting: Setting, trace: TraceArrivals | None) -> RunResult:
+    """Train in the simulator with the arrivals of a real federation; None if it had no rounds."""
     scheme = config.algorithm
     rate = LearningRate(1.0)
     if not scheme.tunes_itself:
         smoothness = scheme.loss_for(setting.federation.task).smoothness(setting.gram)
         rate = LearningRate.relative(config.training.learning_rate, smoothness)
-    return train(scheme.prepare(setting, arrivals=trace), rate, trace.rounds, evaluate_every=trace.rounds)
+    rounds = 0 if trace is None else trace.rounds
+    return train(scheme.prepare(setting, arrivals=trace), rate, rounds, evaluate_every=max(rounds, 1))
