@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
+from codedfl.flower import FederationConfig
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._config_files import (
     client_toml,
@@ -20,7 +21,7 @@ from codedfl.flower._config_files import (
     read_client,
     read_federation,
 )
-from codedfl.flower._federation_config import SUPPORTED_SCHEMES, FederationConfig
+from codedfl.flower._private_rules import SUPPORTED_SCHEMES
 from codedfl.schemes import make_scheme
 from tests.flower.configs import CLIENT, REGRESSION, federation
 

@@ -12,7 +12,7 @@ import pytest
 from codedfl.data import FeatureMap, fit_feature_map
 from codedfl.errors import InputError
 from codedfl.flower._config_files import federation_toml, parse_federation
-from codedfl.flower._federation_config import SUPPORTED_SCHEMES
+from codedfl.flower._private_rules import SUPPORTED_SCHEMES
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import Streams
 from tests.flower.configs import CLASSIFICATION, REGRESSION, federation

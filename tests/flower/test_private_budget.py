@@ -10,11 +10,11 @@ from scipy.stats import norm
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._federation_config import FederationConfig
-from codedfl.flower._policy import agreed_noise
 from codedfl.flower._private_budget import check_private_release, require_as_agreed
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.privacy import GaussianMechanism, gaussian_epsilon
 from tests.flower.configs import CLASSIFICATION, CLIENT, federation, total_epsilon
+from tests.flower.support import upload_of
 
 EPSILON, DELTA = 2.0, 1e-5
 
@@ -63,7 +63,7 @@ def gaussian(mu: float) -> GaussianMechanism:
 
 
 def test_the_mean_has_three_per_cent_of_the_budget() -> None:
-    agreed = agreed_noise(private())
+    agreed = upload_of(private()).agreed_noise(private().terms)
     assert agreed is not None
     assert agreed.mechanism.mu == pytest.approx(math.sqrt(0.03) * whole_mu(), rel=1e-6)
     assert agreed.noise_variance == pytest.approx((1.5 / (math.sqrt(0.03) * whole_mu())) ** 2, rel=1e-6)

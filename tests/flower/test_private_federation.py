@@ -16,7 +16,6 @@ from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Kind
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
-from codedfl.flower._policy import agreed_noise
 from codedfl.flower._store import state_folder
 from codedfl.models import Predictor
 from codedfl.privacy import gaussian_epsilon, gaussian_mu, rounding_delta
@@ -35,6 +34,7 @@ from tests.flower.support import (
     open_clients,
     run,
     simulated,
+    upload_of,
 )
 from tests.reference import private_descent as reference
 
@@ -99,7 +99,7 @@ def test_the_mean_is_the_sum_of_what_devices_send(made: Callable[..., Path]) -> 
     assert isinstance(held, PrivateCurvature)
     bound = WITH_MEAN.clip_norm
     assert bound == 1.0
-    agreed = agreed_noise(WITH_MEAN)
+    agreed = upload_of(WITH_MEAN).agreed_noise(WITH_MEAN.terms)
     assert agreed is not None
     deviation = math.sqrt(agreed.noise_variance)
     X = np.vstack([np.asarray(clients[name].rows.features, np.float64) for name in NAMES])

@@ -16,14 +16,10 @@ import scipy.linalg
 from codedfl.coding import compute_gram
 from codedfl.experiment import releases_of
 from codedfl.flower import Client, FederationConfig
-from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Kind
 from codedfl.flower._packet import Packet
-from codedfl.flower._replay import pooled_setting
 from codedfl.flower._rounds import Rounds
-from codedfl.flower._store import state_folder
 from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of, gaussian_mu, guarantee_of, rounding_delta
-from codedfl.setting import Setting
 from codedfl.training import RunResult, train
 from codedfl.typing import FloatArray
 from codedfl.uploads import Terms, Upload
@@ -39,7 +35,9 @@ from tests.flower.support import (
     kill_at,
     missing,
     open_clients,
+    pooled,
     run,
+    upload_of,
 )
 
 pytestmark = pytest.mark.usefixtures("naps", "seeded_server")
@@ -70,20 +68,9 @@ def each(configs: Mapping[str, FederationConfig]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("given", configs.values(), ids=configs.keys())
 
 
-def upload_of(given: FederationConfig) -> Upload:
-    upload = given.algorithm.upload
-    assert upload is not None
-    return upload
-
-
 def seeded(folder: Path, given: FederationConfig) -> dict[str, Client]:
     """Open devices that draw what the simulator draws with seed 0."""
     return open_clients(folder, upload_of(given).purpose)
-
-
-def pooled(folder: Path, given: FederationConfig, clients: Mapping[str, Client]) -> Setting:
-    rows = {name: clients[name].rows for name in given.devices}
-    return pooled_setting(given, rows, load_rows(folder / "test.csv", given))
 
 
 def simulated(folder: Path, given: FederationConfig, clients: Mapping[str, Client], rounds: Rounds) -> RunResult:
@@ -502,7 +489,7 @@ def test_coded_data_that_is_missing_stops_the_run_until_it_is_there(made: Callab
         ValueError, match=r"needs the coded data of all devices, but 1 upload\(s\) none: let all upload"
     ):
         run(folder, open_clients(folder))
-    assert not (state_folder(folder) / "uploaded.txt").exists()
+    assert not (folder / "server" / "state" / "uploaded.txt").exists()
     change_client(folder, "south", "most_uploads = 0", "most_uploads = 1")
     clients = open_clients(folder)
     rounds = run(folder, clients)

@@ -17,7 +17,7 @@ from codedfl.config import Count, CountOrZero, NonNegative, Positive, Section, T
 from codedfl.data import FeatureMap, fit_feature_map
 from codedfl.errors import InputError
 from codedfl.flower._config_types import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
-from codedfl.flower._private_rules import require_private
+from codedfl.flower._private_rules import PRIVATE_SCHEMES, SUPPORTED_SCHEMES, require_maskable, require_private
 from codedfl.identity import identity
 from codedfl.privacy import PrivacyTarget
 from codedfl.schemes import SCHEMES, make_scheme, scheme_names
@@ -27,12 +27,6 @@ from codedfl.uploads import Terms
 
 PROTOCOL = 2
 """Version of what devices and server say to each other; both must have the same."""
-
-SUPPORTED_SCHEMES = tuple(name for name in SCHEMES if make_scheme(name).over_network)
-"""The schemes that run over a network, besides those of plug-ins."""
-
-PRIVATE_SCHEMES = tuple(name for name in SUPPORTED_SCHEMES if make_scheme(name).private)
-"""Those of them that set their noise by one epsilon for everything that a device sends."""
 
 
 class FederationData(Section):
@@ -252,8 +246,8 @@ class FederationConfig(Section):
                 f"training.least_devices = {self.training.least_devices} is not possible: there are {len(self.devices)} "
                 "device(s), give at most that many."
             )
-        self._require_maskable()
-        require_private(self, PRIVATE_SCHEMES)
+        require_maskable(self)
+        require_private(self)
         return self
 
     @staticmethod
@@ -261,22 +255,6 @@ class FederationConfig(Section):
         if len(values) not in (0, count):
             raise InputError(
                 f"{field} has {len(values)} value(s) for {count} {of}(s): give one for each {of}, or none."
-            )
-
-    def _require_maskable(self) -> None:
-        if not self.coding.sums_only:
-            return
-        if not _is_maskable(self.algorithm):
-            maskable = ", ".join(name for name in SUPPORTED_SCHEMES if _is_maskable(make_scheme(name)))
-            upload = f" and options.upload = {shown_json(self.options['upload'])}" if "upload" in self.options else ""
-            raise InputError(
-                f"coding.sums_only = true is not possible with scheme = {shown_json(self.scheme)}{upload},"
-                f" {_no_masks(self.algorithm)}: choose one that uploads rows ({maskable}), or coding.sums_only = false."
-            )
-        if len(self.devices) < 2:
-            raise InputError(
-                f"coding.sums_only = true is not possible with devices = {shown_json(self.devices)}, as the sum over one device "
-                "is its own data: name 2 or more, or choose coding.sums_only = false."
             )
 
     @property
@@ -364,23 +342,6 @@ def _refuse_repeated(field: str, names: list[str] | tuple[str, ...]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(f"{field} names {shown_json(repeated[0])} more than once: name each once.")
-
-
-def _is_maskable(scheme: Scheme) -> bool:
-    """Return whether masks can hide all that a scheme uploads, and its server needs no more than the sum."""
-    upload = scheme.upload
-    return upload is not None and upload.has_rows and upload.can_be_summed and not scheme.private
-
-
-def _no_masks(scheme: Scheme) -> str:
-    """Return why masks cannot hide what a scheme uploads."""
-    if scheme.upload is None:
-        return "which has no upload"
-    if not scheme.upload.can_be_summed:
-        return "whose server needs more than the sum of the uploads"
-    if scheme.upload.has_rows:
-        return "whose updates have no masks, so that no noise could be shared"
-    return f"as masks hide coded rows alone and no {scheme.upload.message}"
 
 
 def _resolved_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
