@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -106,6 +107,18 @@ def test_the_server_holds_the_sum(folder: Path) -> None:
     assert [event["phase"] for event in events(folder, "phase")] == [phase for phase in PHASES for _ in NAMES]
     assert events(folder, "summed")[0]["devices"] == sorted(NAMES)
     assert draws(clients) == [1, 1, 1, 1]
+
+
+def test_one_shot_solves_from_the_sum_alone(digits_with_keys: Path, tmp_path: Path) -> None:
+    coding = {"sums_only": True, "coded_samples": 200, "clip_norm": 1.0, "label_noise_variance": 0.02}
+    given = digits_config(scheme="one-shot", options={"upload": "rows"}, coding=coding)
+    folder = copy_federation(digits_with_keys, tmp_path / "federation", given)
+    rounds = run(folder, open_clients(folder, "coding"))
+    assert rounds.state.round == 0
+    np.testing.assert_array_equal(rounds.model, given.algorithm.init(rounds.prepared, rounds.model).model)
+    assert [path.stem for path in (state_folder(folder) / "uploads").iterdir()] == ["sum"]
+    assert rounds.curve[-1]["score"] > 0.5, "a constant answer is right for a tenth of the digits"
+    assert json.loads((folder / "results" / "summary.json").read_text())["privacy"]["covers"] == "everything"
 
 
 def test_each_device_may_have_noise_of_its_own(folder: Path) -> None:
