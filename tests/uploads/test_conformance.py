@@ -14,6 +14,7 @@ from codedfl.setting import Setting
 from codedfl.training import Idle
 from codedfl.uploads import (
     UPLOADS,
+    AgreedNoise,
     CodedFactor,
     CodedRows,
     ExactStatistics,
@@ -23,6 +24,7 @@ from codedfl.uploads import (
     SketchedFactor,
     Sketches,
     Subspace,
+    Terms,
     Upload,
 )
 from tests.private_settings import THREAT_MODELS, private_setting
@@ -184,6 +186,14 @@ def asks_for_too_little_noise(upload: Upload) -> Upload:
     return broken(upload, largest_ratio=lambda self, *given: 4 * type(upload).largest_ratio(self, *given))
 
 
+def agrees_on_less_noise(upload: Upload) -> Upload:
+    def agreed_noise(self: Upload, terms: Terms) -> AgreedNoise | None:
+        agreed = type(upload).agreed_noise(self, terms)
+        return None if agreed is None else replace(agreed, noise_variance=agreed.noise_variance / 2)
+
+    return broken(upload, agreed_noise=agreed_noise)
+
+
 def charges_half(upload: Upload) -> Upload:
     def cost(self: Upload, *given: Any) -> Any:
         whole = type(upload).cost(self, *given)
@@ -204,6 +214,10 @@ def noisy(upload: Upload) -> bool:
     return upload.noise
 
 
+def keeping_a_target(upload: Upload) -> bool:
+    return upload.noise and upload.name != "subspace"
+
+
 def bounded(upload: Upload) -> bool:
     return not isinstance(upload, ExactStatistics)
 
@@ -218,6 +232,7 @@ BREAKAGES: tuple[tuple[Callable[[Upload], Upload], Check, Callable[[Upload], boo
     (claims_less, conformance.check_that_releases_admit_the_mechanism, everything),
     (hides_a_release, conformance.check_that_releases_admit_the_mechanism, everything),
     (asks_for_too_little_noise, conformance.check_that_a_budget_is_kept, bounded),
+    (agrees_on_less_noise, conformance.check_that_noise_is_agreed_on_as_it_is_simulated, keeping_a_target),
     (charges_half, conformance.check_that_the_cost_is_that_of_the_layout, everything),
     (says_nothing, conformance.check_that_it_can_be_told_about, everything),
 )
