@@ -343,7 +343,17 @@ def left_beside_upload(given: FederationConfig) -> float:
     return low if low > 1e-3 else 0.0
 
 
-@each(PRIVATE)
+@each(ONE_SHOT)
+def test_a_server_that_asks_for_rounds_that_there_are_none_of_gets_nothing(
+    made: Callable[..., Path], given: FederationConfig
+) -> None:
+    client = open_clients(made(given))["north"]
+    answer = client.answer("train", asking(given, noise_multiplier=1e9))
+    assert str(answer.values["refused"]).endswith("has no training on devices: nothing is computed.")
+    assert len(client.ledger) == 0
+
+
+@each(ROUNDS)
 def test_a_server_that_asks_for_more_gets_nothing(made: Callable[..., Path], given: FederationConfig) -> None:
     folder = made(given)
     clients = open_clients(folder)

@@ -15,7 +15,7 @@ from codedfl.coding import Geometry, Rows, clip_weights, clipped_labels
 from codedfl.errors import InputError
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
-from codedfl.flower._requests import requested_model, requested_round
+from codedfl.flower._requests import agreed_training, requested_model, requested_round
 from codedfl.privacy import BLOCK_ROWS, GaussianMechanism, Noise
 from codedfl.training import clipped_sum
 from codedfl.typing import FloatArray
@@ -60,6 +60,7 @@ def requested_private_train(request: Packet, federation: FederationConfig) -> Pr
     Raises:
         InputError: naming what is wrong; the device does nothing.
     """
+    agreed_training(federation)
     return PrivateRequest(
         requested_model(request, federation),
         requested_round(request),
