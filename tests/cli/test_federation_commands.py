@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from codedfl.cli import federation_commands
 from codedfl.cli.federation_tables import ledger_table, privacy_sentence, sentence
 from codedfl.flower import read_client, read_federation
 from codedfl.flower._store import ServerStore
-from codedfl.privacy import gaussian_epsilon
+from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of, gaussian_epsilon
 from tests.flower.support import NAMES, digits_config, make_federation, open_clients
 from tests.support import Cli
 
@@ -60,7 +61,7 @@ def test_insecure_must_be_asked_for_and_is_said(cli: Cli, sample: Path) -> None:
         (("--sample", "nowhere.csv", "--target", "ill", "--device", "a"), "nowhere.csv"),
         (("--sample", "sample.csv", "--target", "ill", "--device", "../a"), "devices"),
         (
-            ("--sample", "sample.csv", "--target", "ill", "--device", "a", "--scheme", "fed3r"),
+            ("--sample", "sample.csv", "--target", "ill", "--device", "a", "--scheme", "cfl-fb"),
             "not offered over a network",
         ),
         (
@@ -175,6 +176,23 @@ def test_private_releases_are_composed() -> None:
     clear = told_of([{**common, "kind": "update", "mu": None, "epsilon": None}])
     assert "no bound" in clear
     assert "together" not in clear
+
+
+def test_coded_releases_are_composed_with_them() -> None:
+    common = {"time": "now", "federation": "wards", "size_bytes": 10, "noise_variance": 4.0, "epsilon": 0.9}
+    mechanisms = CodedMechanism(300, 0.02), GaussianMechanism(2.0)
+    coded = asdict(mechanisms[0])
+    told = told_of([{**common, "kind": "upload", "mu": None, "coded": coded}, {**common, "kind": "update", "mu": 0.5}])
+    assert f"uploads and updates together: epsilon = {epsilon_of(mechanisms, 1e-5):.6g} at delta = 1e-05" in told
+    (upload,) = (line for line in told.splitlines() if " upload " in line)
+    assert upload.split()[-1] == f"{epsilon_of(mechanisms[:1], 1e-5):.4g}"
+
+
+def test_exact_statistics_are_announced(cli: Cli, sample: Path) -> None:
+    options = ("--sample", str(sample), "--target", "ill", "--device", "a", "--scheme", "fed3r")
+    made = cli("federation", "init", "f", *options)
+    assert "learns exact second moments of every device" in made.out.replace("\n", " ")
+    assert json.loads(cli("federation", "init", "g", *options, "--json").out)["upload_has_noise"] is False
 
 
 def test_a_federation_says_what_may_be_claimed() -> None:

@@ -18,7 +18,7 @@ from codedfl.privacy import PrivacyTarget
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
 from codedfl.training import LearningRate, train
-from codedfl.uploads import UPLOADS, Upload
+from codedfl.uploads import Upload
 from tests.docs.pages import DOCS, blocks
 from tests.flower.conftest import digits, made, naps, seeded_server  # noqa: F401 (fixtures)
 from tests.flower.support import digits_config, open_clients, simulated
@@ -98,11 +98,9 @@ def test_a_run_keeps_the_epsilon_that_it_is_given() -> None:
 
 def test_a_federation_finds_the_model_of_the_simulator(
     made: Callable[..., Path],  # noqa: F811 (a fixture)
-    monkeypatch: pytest.MonkeyPatch,
     naps: Any,  # noqa: ARG001, F811
     seeded_server: None,  # noqa: ARG001, F811
 ) -> None:
-    monkeypatch.setattr("codedfl.flower._store.UPLOADS", (*UPLOADS, type(class_sums())))  # the line in the registry
     config = digits_config(scheme="class-means", coding={"clip_norm": 1.0, "noise_variance": 1.0})
     folder = made(config)
     clients = open_clients(folder, "class-sums")

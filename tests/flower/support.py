@@ -26,10 +26,11 @@ from codedfl.flower._rounds import Rounds
 from codedfl.flower._setup import initialise
 from codedfl.flower._store import ServerStore, state_folder
 from codedfl.privacy import SeededNoise
-from codedfl.schemes import make_scheme
+from codedfl.setting import Setting
 from codedfl.streams import Streams
 from codedfl.training import LocalSGD, WalkPlan, train
 from codedfl.typing import FloatArray
+from codedfl.uploads import Upload
 
 NAMES = ("north", "east", "south", "west")
 PIXELS = tuple(f"p{i}" for i in range(64))
@@ -191,20 +192,31 @@ def purpose_of(config: FederationConfig) -> str:
     return "coding-factor" if config.options.get("upload") == "factor" else "coding"
 
 
+def upload_of(config: FederationConfig) -> Upload:
+    """Return what the devices of a federation upload."""
+    upload = config.algorithm.upload
+    assert upload is not None
+    return upload
+
+
+def pooled(folder: Path, config: FederationConfig, clients: Mapping[str, Client]) -> Setting:
+    """Return the setting of a simulator that has the rows of all devices."""
+    rows = {name: clients[name].rows for name in config.devices}
+    return pooled_setting(config, rows, load_rows(folder / "test.csv", config))
+
+
 def simulated(folder: Path, config: FederationConfig, clients: Mapping[str, Client], rounds: Rounds) -> FloatArray:
     """Return the model that the simulator ends with, given who arrived when, and who uploaded with how much noise."""
-    pooled = pooled_setting(
-        config, {name: clients[name].rows for name in config.devices}, load_rows(folder / "test.csv", config)
-    )
+    setting = pooled(folder, config, clients)
     declared = rounds.prepared.setting.code
     code = replace(
-        pooled.code,
+        setting.code,
         noise_variance=declared.noise_variance,
         label_noise_variance=declared.label_noise_variance,
         participants=declared.participants,
     )
-    setting = replace(pooled, code=code)
-    scheme = make_scheme(config.scheme, config.options)
+    setting = replace(setting, code=code)
+    scheme = config.algorithm
     trace = rounds.arrivals.trace() if rounds.arrivals.rounds else None
     plan = None
     if trace is not None and isinstance(scheme.device, LocalSGD) and scheme.device.sampling == "walk":

@@ -122,8 +122,8 @@ def test_its_update_is_that_of_the_paper(digits: Path, tmp_path: Path) -> None:
 
 
 def test_its_steps_are_on_the_loss_of_the_scheme(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codedfl.flower._client.make_scheme", lambda *_: logistic("fedavg"))
     client = opened(copy_federation(digits, tmp_path / "f", FEDAVG), FEDAVG, "east")
+    monkeypatch.setitem(vars(client), "loss", logistic("fedavg").loss_for("classification"))
     X, Y = (array.astype(np.float64) for array in (client.rows.features, client.rows.labels))
     expected = 2 * X.T @ (softmax(X @ MODEL.astype(np.float64), axis=1) - Y)
     asked = training(client, MODEL, batch_size=len(X), step_size=1e-12)  # two steps from the same place

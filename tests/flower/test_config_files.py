@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
+from codedfl.flower import FederationConfig
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._config_files import (
     client_toml,
@@ -20,8 +21,8 @@ from codedfl.flower._config_files import (
     read_client,
     read_federation,
 )
-from codedfl.flower._federation_config import SUPPORTED_SCHEMES, FederationConfig
-from codedfl.flower._private_rules import PRIVATE_SCHEME
+from codedfl.flower._private_rules import SUPPORTED_SCHEMES
+from codedfl.schemes import make_scheme
 from tests.flower.configs import CLIENT, REGRESSION, federation
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
@@ -44,7 +45,7 @@ def federations(draw: st.DrawFn) -> FederationConfig:
     scheme = draw(st.sampled_from(SUPPORTED_SCHEMES))
     options = {"batch": draw(st.integers(1, 99))} if scheme in ("fedavg", "scfl", "momentum", "scfl-fixed") else {}
     standardised = draw(st.booleans())
-    private = scheme == PRIVATE_SCHEME
+    private = make_scheme(scheme).private
     bounded = {"label_bound": draw(bounds), "label_center": draw(st.floats(-1e15, 1e15))} if classes is None else {}
     return parse_federation(
         {

@@ -12,8 +12,7 @@ import pytest
 from codedfl.data import FeatureMap, fit_feature_map
 from codedfl.errors import InputError
 from codedfl.flower._config_files import federation_toml, parse_federation
-from codedfl.flower._federation_config import SUPPORTED_SCHEMES
-from codedfl.flower._private_rules import PRIVATE_SCHEME
+from codedfl.flower._private_rules import SUPPORTED_SCHEMES
 from codedfl.schemes import SCHEMES, make_scheme
 from codedfl.streams import Streams
 from tests.flower.configs import CLASSIFICATION, REGRESSION, federation
@@ -126,11 +125,25 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"coding": {"sums_only": True}},
-        'coding.sums_only = true is not possible with scheme = "ccfl", .*: choose scfl or scfl-fixed or dp-cfl',
+        'coding.sums_only = true is not possible with scheme = "ccfl" and options.upload = "subspace", whose server needs more'
+        r" than the sum of the uploads: choose one that uploads rows \(dp-cfl, scfl-fixed, scfl\), or coding.sums_only = false.",
+    ),
+    (
+        {"coding": {"sums_only": True}, "scheme": "fedavg"},
+        'coding.sums_only = true is not possible with scheme = "fedavg", which has no upload: choose',
+    ),
+    (
+        {"coding": {"sums_only": True}, "scheme": "fed3r"},
+        'coding.sums_only = true is not possible with scheme = "fed3r", as masks hide coded rows alone and no exact second'
+        " moments: choose",
+    ),
+    (
+        {"coding": {"sums_only": True}, "scheme": "one-shot"},
+        'coding.sums_only = true is not possible with scheme = "one-shot" and options.upload = "factor", whose server',
     ),
     (
         {"coding": {"sums_only": True}, "scheme": "scfl", "options": {"upload": "factor"}},
-        'coding.sums_only = true is not possible with options.upload = "factor", .*: choose options.upload = "rows"',
+        'coding.sums_only = true is not possible with scheme = "scfl" and options.upload = "factor", whose server needs more',
     ),
     (
         {"coding": {"sums_only": True}, "scheme": "scfl", "devices": ["a"]},
@@ -150,7 +163,8 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"privacy": {"epsilon": 2.0}},
-        r'privacy.epsilon = 2 is not possible with scheme = "ccfl", whose updates have no noise: choose scheme = "dp-gd"',
+        'privacy.epsilon = 2 is not possible with scheme = "ccfl", which sets no noise by it: choose dp-gd or ihm or ssp or '
+        "scfl-private, or let devices",
     ),
     (
         {"privacy": {"delta": 1.0}},
@@ -160,17 +174,46 @@ FEDERATION_REFUSALS: list[tuple[dict[str, Any], str]] = [
         PRIVATE | {"privacy": {}},
         "privacy.epsilon = 0 leaves the noise of dp-gd open: set the epsilon .* for example 2.",
     ),
+    *(
+        (PRIVATE | {"scheme": scheme, "privacy": {}}, f"privacy.epsilon = 0 leaves the noise of {scheme} open: set the")
+        for scheme in ("ssp", "ihm", "scfl-private")
+    ),
+    (
+        PRIVATE | {"scheme": "ssp", "coding": {"sums_only": True, "clip_norm": 1.0}},
+        'coding.sums_only = true is not possible with scheme = "ssp", as masks hide coded rows alone and no noisy statistics:',
+    ),
+    (
+        PRIVATE | {"scheme": "ihm", "coding": {"sums_only": True, "clip_norm": 1.0}},
+        'coding.sums_only = true is not possible with scheme = "ihm", as masks hide coded rows alone and no sketches of the',
+    ),
+    (
+        PRIVATE | {"scheme": "scfl-private", "coding": {"sums_only": True, "clip_norm": 1.0}},
+        'coding.sums_only = true is not possible with scheme = "scfl-private" and options.upload = "rows", whose updates have no'
+        " masks, so that no noise",
+    ),
+    (
+        PRIVATE | {"scheme": "ihm", "data": REGRESSION},
+        "privacy.label_bound = 0 leaves the targets of the regression unbounded, so that privacy.epsilon = 2 cannot be kept",
+    ),
+    (
+        PRIVATE | {"scheme": "scfl-private", "coding": {}},
+        'coding.clip_norm = 0 leaves samples unbounded, so that scheme = "scfl-private" cannot keep privacy.epsilon = 2: set',
+    ),
+    (
+        PRIVATE | {"scheme": "ihm", "options": {"budget_share": 2.0}},
+        "options.budget_share = 2.0",
+    ),
     (
         PRIVATE | {"data": REGRESSION},
         "privacy.label_bound = 0 leaves the targets of the regression unbounded, so that privacy.epsilon = 2 cannot be kept",
     ),
     (
         PRIVATE | {"privacy": {"epsilon": 2.0, "label_bound": 3.0}},
-        'privacy.label_bound = 3 is for a regression with scheme = "dp-gd" alone: leave it out.',
+        r"privacy.label_bound = 3 is for a regression with a private scheme \(dp-gd, ihm, ssp, scfl-private\): leave it out.",
     ),
     (
         {"privacy": {"label_center": -3.0}},
-        'privacy.label_center = -3 is for a regression with scheme = "dp-gd" alone: leave it out.',
+        r"privacy.label_center = -3 is for a regression with a private scheme \(dp-gd, ihm, ssp, scfl-private\): leave it out.",
     ),
     (
         PRIVATE | {"coding": {}},
@@ -222,7 +265,7 @@ def test_every_scheme_is_supported_or_refused(scheme: str) -> None:
         with pytest.raises(InputError, match="not offered over a network"):
             federation(scheme=scheme)
         return
-    config = federation(**(PRIVATE if scheme == PRIVATE_SCHEME else {"scheme": scheme}))
+    config = federation(**(PRIVATE | {"scheme": scheme} if make_scheme(scheme).private else {"scheme": scheme}))
     assert make_scheme(scheme, config.options).name == scheme
     assert config.options.get("deadline", "fixed") == "fixed"
 
@@ -269,9 +312,14 @@ def test_devices_agree_on_the_target() -> None:
         assert federation(**PRIVATE | {"privacy": changed}).prescription() != agreed
 
 
-def test_rows_of_scfl_and_dp_cfl_can_be_masked() -> None:
+def test_rows_can_be_masked() -> None:
     for scheme in ("scfl", "scfl-fixed", "dp-cfl"):
         assert federation(scheme=scheme, coding={"sums_only": True}).coding.sums_only
+    assert federation(scheme="one-shot", options={"upload": "rows"}, coding={"sums_only": True}).coding.sums_only
+
+
+def test_all_schemes_but_those_that_weight_rows_by_arrivals_run_over_a_network() -> None:
+    assert set(SCHEMES) - set(SUPPORTED_SCHEMES) == {"cfl-fb", "codedfedl"}
 
 
 @pytest.mark.parametrize("intercept", [False, True])

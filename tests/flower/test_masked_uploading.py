@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -62,7 +63,7 @@ def plain(clients: dict[str, Client], name: str) -> dict[str, FloatArray]:
 
 def assert_is_the_sum(folder: Path, clients: dict[str, Client], names: tuple[str, ...]) -> None:
     terms = masking_terms(config(), read_roster(folder / "server" / "keys", NAMES))
-    held = ServerStore(state_folder(folder)).upload("sum")
+    held = ServerStore(state_folder(folder)).upload("sum", "rows")
     assert held.noise_variance == pytest.approx(0.01 * len(names), rel=1e-15)
     for key in ("features", "labels"):
         exact = np.sum([plain(clients, name)[key].astype(np.float64) for name in names], axis=0)
@@ -100,12 +101,26 @@ def test_the_server_holds_the_sum(folder: Path) -> None:
     assert uploading(rounds) == NAMES
     assert_is_the_sum(folder, clients, NAMES)
     (coded,) = rounds.prepared.held
-    np.testing.assert_array_equal(coded.features, ServerStore(state_folder(folder)).upload("sum").arrays["features"])
+    np.testing.assert_array_equal(
+        coded.features, ServerStore(state_folder(folder)).upload("sum", "rows").arrays["features"]
+    )
     assert rounds.prepared.setting.code.noise_variance.tolist() == [0.01] * 4
     assert coded.noise_variance == pytest.approx(0.04, rel=1e-15)
     assert [event["phase"] for event in events(folder, "phase")] == [phase for phase in PHASES for _ in NAMES]
     assert events(folder, "summed")[0]["devices"] == sorted(NAMES)
     assert draws(clients) == [1, 1, 1, 1]
+
+
+def test_one_shot_solves_from_the_sum_alone(digits_with_keys: Path, tmp_path: Path) -> None:
+    coding = {"sums_only": True, "coded_samples": 200, "clip_norm": 1.0, "label_noise_variance": 0.02}
+    given = digits_config(scheme="one-shot", options={"upload": "rows"}, coding=coding)
+    folder = copy_federation(digits_with_keys, tmp_path / "federation", given)
+    rounds = run(folder, open_clients(folder, "coding"))
+    assert rounds.state.round == 0
+    np.testing.assert_array_equal(rounds.model, given.algorithm.init(rounds.prepared, rounds.model).model)
+    assert [path.stem for path in (state_folder(folder) / "uploads").iterdir()] == ["sum"]
+    assert rounds.curve[-1]["score"] > 0.5, "a constant answer is right for a tenth of the digits"
+    assert json.loads((folder / "results" / "summary.json").read_text())["privacy"]["covers"] == "everything"
 
 
 def test_each_device_may_have_noise_of_its_own(folder: Path) -> None:
@@ -280,7 +295,7 @@ def test_neither_messages_nor_the_servers_folder_hold_the_coded_data_of_a_device
     assert len(files) > 8
     told = [array.tobytes() for packet in messages for array in packet.arrays.values()]
     kept = [content for contents in files.values() for content in contents]
-    total = ServerStore(state_folder(folder)).upload("sum").arrays["features"]
+    total = ServerStore(state_folder(folder)).upload("sum", "rows").arrays["features"]
     assert any(total[3].tobytes() in content for content in kept), "the search finds what is there"
     for name in NAMES:
         own = plain(clients, name)

@@ -16,7 +16,6 @@ from codedfl.flower._device_data import load_rows
 from codedfl.flower._exchange import Kind
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
-from codedfl.flower._private_budget import mean_multiplier
 from codedfl.flower._store import state_folder
 from codedfl.models import Predictor
 from codedfl.privacy import gaussian_epsilon, gaussian_mu, rounding_delta
@@ -35,6 +34,7 @@ from tests.flower.support import (
     open_clients,
     run,
     simulated,
+    upload_of,
 )
 from tests.reference import private_descent as reference
 
@@ -99,7 +99,9 @@ def test_the_mean_is_the_sum_of_what_devices_send(made: Callable[..., Path]) -> 
     assert isinstance(held, PrivateCurvature)
     bound = WITH_MEAN.clip_norm
     assert bound == 1.0
-    deviation = mean_multiplier(WITH_MEAN) * bound
+    agreed = upload_of(WITH_MEAN).agreed_noise(WITH_MEAN.terms)
+    assert agreed is not None
+    deviation = math.sqrt(agreed.noise_variance)
     X = np.vstack([np.asarray(clients[name].rows.features, np.float64) for name in NAMES])
     draws = np.sum([clients[name].randomness.encoding().rng.standard_normal(50) for name in NAMES], axis=0)
     # Noise of four devices, so twice the deviation.
@@ -282,7 +284,8 @@ def test_a_draw_that_was_never_recorded_counts_when_it_is_asked_for(made: Callab
     restarted = open_clients(folder)["north"]
     left = 1.02 * restarted.ledger.gaussian_mu("digits")
     whole = gaussian_mu(EPSILON, DELTA)
-    last = asking(round=1, noise_multiplier=1 / math.sqrt(whole**2 - left**2))
+    used = left**2 + 0.03 * whole**2  # the sum of the features may still be asked for
+    last = asking(round=1, noise_multiplier=1 / math.sqrt(whole**2 - used))
     assert "refused" not in restarted.answer("train", last).values
     assert "would be above" in str(restarted.answer("train", asking()).values["refused"])
     assert epsilon_of(restarted) <= EPSILON

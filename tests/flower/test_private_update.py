@@ -19,7 +19,7 @@ from codedfl.flower._private_update import (
     make_private_update,
     requested_private_train,
 )
-from codedfl.privacy import ExactNoise, SeededNoise
+from codedfl.privacy import ExactNoise, GaussianMechanism, SeededNoise
 from codedfl.typing import FloatArray
 from tests.flower.support import digits_config
 from tests.reference.private_descent import clipped_sum, shrinking
@@ -209,7 +209,8 @@ def packet(**changes: Any) -> Packet:
 
 def test_a_request_is_read_as_it_was_sent() -> None:
     asked = requested_private_train(packet(), CONFIG)
-    assert (asked.round, asked.clip_norm, asked.noise_multiplier, asked.mu) == (2, 0.5, 4.0, 0.25)
+    assert (asked.round, asked.clip_norm, asked.noise_multiplier) == (2, 0.5, 4.0)
+    assert asked.mechanism == GaussianMechanism(4.0)
     np.testing.assert_array_equal(asked.geometry.directions[0], direction())
     np.testing.assert_array_equal(asked.geometry.factors[0], [0.3])
 

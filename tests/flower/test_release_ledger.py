@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from codedfl.errors import InputError
 from codedfl.flower._release_ledger import LedgerEntry, ReleaseLedger
-from codedfl.privacy import gaussian_epsilon
+from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of, gaussian_epsilon
 from tests.flower.configs import total_epsilon
 
 
@@ -114,9 +114,10 @@ def test_losses_add_up_and_one_that_is_unknown_spoils_the_sum(path: Path) -> Non
 
 def test_gaussian_releases_compose_and_repeats_of_them_cost_nothing(path: Path) -> None:
     ledger = ReleaseLedger(path)
-    append(ledger, "upload", "mean", key="c0de", epsilon=0.3, mu=0.3)
+    append(ledger, "upload", "mean", key="c0de", epsilon=0.3, mechanism=GaussianMechanism(1 / 0.3))
+    update = GaussianMechanism(2.5)
     for number in (0, 1, 0):
-        append(ledger, "update", f"round {number}", key=f"beef{number}", round=number, epsilon=0.4, mu=0.4)
+        append(ledger, "update", f"round {number}", key=f"beef{number}", round=number, epsilon=0.4, mechanism=update)
     append(ledger, "upload", "coded", key="face", epsilon=0.25)
     assert [entry.kind for entry in ledger] == ["upload", "update", "update", "repeat", "upload"]
     for each in (ledger, ReleaseLedger(path)):
@@ -132,6 +133,65 @@ def test_gaussian_releases_compose_and_repeats_of_them_cost_nothing(path: Path) 
         assert (each.other_epsilon("wards"), each.other_epsilon("others"), each.other_epsilon()) == (0.25, 0.0, 0.25)
     append(ledger, "update", "in the clear", round=2)
     assert total_epsilon(ledger) is None
+
+
+def test_coded_releases_compose_with_gaussian_ones(path: Path) -> None:
+    ledger = ReleaseLedger(path)
+    coded, update = CodedMechanism(300, 0.02), GaussianMechanism(3.0)
+    for to, number in (("wards", 0), ("wards", 0), ("others", 1)):
+        ledger.append(
+            "upload",
+            federation=to,
+            size_bytes=1,
+            digest=digest(f"{number}"),
+            key=f"c0de{number}",
+            epsilon=0.9,
+            mechanism=coded,
+        )
+    append(ledger, "update", "round 0", key="beef", round=0, epsilon=0.4, mechanism=update)
+    append(ledger, "upload", "alone", key="face", epsilon=0.25)
+    assert [entry.kind for entry in ledger] == ["upload", "repeat", "upload", "update", "upload"]
+    assert [entry.mechanism for entry in ledger] == [coded, coded, coded, update, None]
+    assert [("coded" in json.loads(line)) for line in path.read_text().splitlines()] == [True, True, True, False, False]
+    for each in (ledger, ReleaseLedger(path)):
+        assert set(each.mechanisms("wards")) == {coded, update}
+        assert (each.other_epsilon("wards"), each.other_epsilon("others")) == (0.25, 0.0)
+        for delta in (1e-5, 1e-9):
+            assert epsilon_of(each.mechanisms("others"), delta) == epsilon_of([coded], delta)
+            assert each.upload_epsilon(delta) == 0.25 + epsilon_of([coded, coded, update], delta)
+
+
+@pytest.mark.parametrize(
+    "coded",
+    [
+        {"coded_samples": 3},
+        {"coded_samples": 0, "signal_to_noise": 0.1},
+        {"rows": 3, "signal_to_noise": 0.1},
+        [3, 0.1],
+        "x",
+    ],
+)
+def test_a_mechanism_that_is_none_is_no_line(path: Path, coded: Any) -> None:
+    ReleaseLedger(path)
+    entry = LedgerEntry(
+        1,
+        "2026-01-01T00:00:00+00:00",
+        "upload",
+        "wards",
+        None,
+        10,
+        1.0,
+        None,
+        0.5,
+        "c0de",
+        digest("1"),
+        "0" * 64,
+        None,
+        coded,
+    )
+    path.write_bytes(entry.line())
+    with pytest.raises(InputError, match="line 1 is not an entry"):
+        ReleaseLedger(path)
 
 
 def test_lines_of_earlier_versions_are_read(path: Path) -> None:

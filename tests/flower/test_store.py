@@ -347,7 +347,7 @@ def test_an_upload_comes_back(tmp_path: Path, device: str) -> None:
     given = upload("subspace")
     store.put_upload(device, given)
     assert store.has_upload(device)
-    ((name, back),) = ServerStore(tmp_path).uploads()
+    ((name, back),) = ServerStore(tmp_path).uploads("subspace")
     assert name == device
     assert (back.kind, back.noise_variance, back.label_noise_variance, back.rows) == ("subspace", 0.25, 0.0, 5)
     assert set(back.arrays) == set(given.arrays)
@@ -384,12 +384,12 @@ def test_uploads_come_in_the_order_of_names_and_are_read_one_at_a_time(
     read: list[str] = []
     single = ServerStore.upload
 
-    def noted(self: ServerStore, device: str) -> Received:
+    def noted(self: ServerStore, device: str, kind: str) -> Received:
         read.append(device)
-        return single(self, device)
+        return single(self, device, kind)
 
     monkeypatch.setattr(ServerStore, "upload", noted)
-    everything = store.uploads()
+    everything = store.uploads("rows")
     assert next(everything)[0] == "a"
     assert read == ["a"]
     assert [device for device, _ in everything] == ["a-b", "a.x", "b"]
@@ -402,7 +402,7 @@ def test_every_truncation_of_an_upload_is_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in range(0, len(whole), max(1, len(whole) // 50)):
         path.write_bytes(whole[:length])
-        sentence = refusal_of(lambda: list(store.uploads()))
+        sentence = refusal_of(lambda: list(store.uploads("rows")))
         assert sentence.startswith(f"'{path}' is not a usable upload of device 'north' (")
         assert sentence.endswith("): delete it and resume, and the device sends the same upload again.")
 
@@ -411,14 +411,14 @@ def test_the_upload_of_one_device_is_not_taken_for_that_of_another(tmp_path: Pat
     store = ServerStore(tmp_path)
     store.put_upload("north", upload())
     (tmp_path / "uploads" / "north.npz").rename(tmp_path / "uploads" / "south.npz")
-    assert "(it is that of device 'north')" in refusal_of(lambda: store.upload("south"))
-    assert "'north' (" in refusal_of(lambda: store.upload("north"))
+    assert "(it is that of device 'north')" in refusal_of(lambda: store.upload("south", "rows"))
+    assert "'north' (" in refusal_of(lambda: store.upload("north", "rows"))
 
 
 def test_an_upload_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     store = ServerStore(tmp_path)
     store.put_upload("north", upload("stat"))
-    assert "there is no kind of upload 'stat'" in refusal_of(lambda: store.upload("north"))
+    assert "it is of the kind 'stat', not 'rows'" in refusal_of(lambda: store.upload("north", "rows"))
 
 
 # Events and status

@@ -70,7 +70,7 @@ def test_every_upload_is_kept_as_it_was_sent(collecting: Callable[..., Collectin
     assert run.clock.naps == [], "there is nothing to wait for"
     assert run.exchange.asked == [(name, "coded") for name in NAMES]
     for name in NAMES:
-        stored = run.server.store.upload(name)
+        stored = run.server.store.upload(name, "rows")
         again = run.exchange.clients[name].answer("coded", Packet({}, {"prescription": SCFL.prescription()}))
         assert (stored.kind, stored.noise_variance, stored.label_noise_variance) == ("rows", 0.01, 0.0)
         for key, array in again.arrays.items():
@@ -126,7 +126,7 @@ def test_a_device_that_declined_the_contract_is_not_asked(digits: Path, tmp_path
     assert run.uploading.collect() == OTHERS
     assert ("north", "coded") not in run.exchange.asked
     assert events(folder, "no upload") == []
-    noise = [run.server.store.upload(name).noise_variance for name in OTHERS]
+    noise = [run.server.store.upload(name, "rows").noise_variance for name in OTHERS]
     assert all(variance > 0 for variance in noise), "the contract asks for noise"
 
 
@@ -190,7 +190,7 @@ def test_an_upload_that_was_spoilt_on_its_way_is_made_good(collecting: Callable[
     assert run.uploading.collect() == NAMES
     conduct = run.server.context.standing.of("north")
     assert (conduct.refused, conduct.refused_in_a_row, conduct.excluded) == (1, 0, False)
-    assert run.server.store.upload("north").rows == 100
+    assert run.server.store.upload("north", "subspace").rows == 100
 
 
 def test_sketches_of_more_rows_than_a_device_has_are_refused(collecting: Callable[..., Collecting]) -> None:

@@ -66,15 +66,19 @@ def test_fed3r_on_singular_data_has_the_least_norm() -> None:
     np.testing.assert_allclose(solved(fed3r().prepare(setting)).model, np.linalg.pinv(X) @ Y, rtol=1e-6, atol=1e-12)
 
 
-def test_fed3r_charges_every_device_and_the_solution() -> None:
+def test_fed3r_has_the_statistics_of_those_that_take_part_and_charges_them_and_the_solution() -> None:
     setting = make_setting()
     some = replace(setting, code=replace(setting.code, participants=np.array([True, False, True, True])))
-    cost = fed3r().prepare(some).upload_cost
+    prepared = fed3r(0.5).prepare(some)
+    cost = prepared.upload_cost
     assert cost is not None
     numbers = 3 * 4 / 2 + 3 * 2
-    assert cost.bits.tolist() == [32 * numbers] * 4, "those without coded data send their statistics all the same"
-    assert cost.encoding_macs.tolist() == [samples * numbers for samples in (7, 12, 5, 1)]
-    assert cost.server_macs == pytest.approx(4 * numbers + 3**3 / 3 + 3**2 * 2)
+    assert cost.bits.tolist() == [32 * numbers, 0, 32 * numbers, 32 * numbers]
+    assert cost.encoding_macs.tolist() == [samples * numbers for samples in (7, 0, 5, 1)]
+    assert cost.server_macs == pytest.approx(3 * numbers + 3**3 / 3 + 3**2 * 2)
+    X, Y = (np.vstack([setting.federation.device(i)[part] for i in (0, 2, 3)]) for part in (0, 1))
+    expected = np.linalg.solve(X.T @ X + 0.5 * np.eye(3), X.T @ Y)
+    np.testing.assert_allclose(solved(prepared).model, expected, rtol=1e-9)
     assert cost.server_s == pytest.approx(cost.server_macs / setting.server_mac_rate)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from codedfl.coding import CodedData, Gram, SubspaceSketch
 from codedfl.fleet import BITS_PER_NUMBER
-from codedfl.privacy import ExactNoise, Noise, SeededNoise, epsilon_of
+from codedfl.privacy import ExactNoise, Noise, PrivacyTarget, SeededNoise, epsilon_of
 from codedfl.setting import Setting
 from codedfl.training import Idle
 from codedfl.typing import FloatArray
@@ -125,6 +125,20 @@ def check_that_a_budget_is_kept(upload: Upload, setting: Setting) -> None:
     assert upload.mechanism(replace(terms, clip_norm=None), noise, label_noise, samples) is None
 
 
+def check_that_noise_is_agreed_on_as_it_is_simulated(upload: Upload, setting: Setting) -> None:
+    """A device that knows the terms alone adds the noise of a simulation under a target, and accounts for it in the same way."""
+    assert upload.agreed_noise(replace(terms_of(setting), target=None)) is None
+    private = replace(setting, privacy=PrivacyTarget(100.0, 1e-5))
+    plan, agreed = Idle().plan(private), upload.agreed_noise(terms_of(private))
+    for device in np.flatnonzero(setting.code.uploading & (setting.federation.samples > 0)).tolist():
+        levels = [float(level[device]) for level in upload.noise_levels(private, plan)]
+        if agreed is None:
+            assert levels == [float(level[device]) for level in upload.noise_levels(setting, plan)]
+            continue
+        np.testing.assert_allclose(levels, [agreed.noise_variance, agreed.label_noise_variance], rtol=1e-12)
+        assert [release.mechanism for release in upload.releases(private, plan, device)] == [agreed.mechanism]
+
+
 def check_that_the_cost_is_that_of_the_layout(upload: Upload, setting: Setting) -> None:
     """Every number that is laid out is paid for, and no other."""
     numbers_sent = sum(array.numbers for array in upload.layout(terms_of(setting)).values())
@@ -148,6 +162,7 @@ CHECKS = (
     check_that_a_simulation_has_the_law_of_the_two_halves,
     check_that_releases_admit_the_mechanism,
     check_that_a_budget_is_kept,
+    check_that_noise_is_agreed_on_as_it_is_simulated,
     check_that_the_cost_is_that_of_the_layout,
     check_that_it_can_be_told_about,
 )

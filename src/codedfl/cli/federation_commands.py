@@ -76,7 +76,7 @@ def init(
     Example: codedfl federation init clinics --sample public.csv --target diagnosis --device north --device south
     """
     require_flower()
-    from codedfl.flower import initialise, noiseless
+    from codedfl.flower import initialise, learnt_exactly, noiseless
 
     made = _configuration(sample, target or [], device or [], config, scheme, address, set_ or [])
     initialise(folder, made, hosts=host or [], insecure=insecure)
@@ -92,7 +92,12 @@ def init(
     console.print("  2. Carry each folder devices/NAME to its device over a safe way, and put the data file into it.")
     console.print(f"  3. On the server: codedfl federation server {folder}")
     console.print("  4. On each device: codedfl federation client NAME")
-    if noiseless(made):
+    if exactly := learnt_exactly(made):
+        console.print(
+            f"[bold]The upload of {made.scheme} has no noise[/], whatever coding.noise_variance and client.toml say: the server"
+            f" learns {exactly} of every device."
+        )
+    elif noiseless(made):
         console.print(
             f"[bold]The upload of {made.scheme} has no noise[/], whatever coding.noise_variance says, unless a device sets"
             " privacy.noise_variance in its client.toml; --set options.noise=true adds it for all."
@@ -264,7 +269,10 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the federation.", show_default="a new one in runs/")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Number of rounds.", min=3)] = 20,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="Number of rounds.", min=3, show_default="20, or the scheme's own"),
+    ] = None,
     scheme: Annotated[str, typer.Option(help="Scheme to train with.")] = "ccfl",
     insecure: Insecure = False,
     json_: Json = False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from codedfl.cli.tables import new_table
-from codedfl.privacy import gaussian_epsilon
+from codedfl.privacy import epsilon_of
 
 SENTENCES = {
     "started": "{scheme} with {devices}",
@@ -93,8 +92,9 @@ def demo_table(result: Mapping[str, Any]) -> RenderableType:
         comparison.add_column(column, justify="right")
     keys = ("accuracy", "simulated_accuracy", "centralised_accuracy")
     comparison.add_row(*("-" if result[key] is None else f"{100 * result[key]:.2f} %" for key in keys))
+    killed = f", {result['killed']} was killed and came back" if result["restarted_in_round"] is not None else ""
     told = Text(
-        f"{result['slow']} was slow, {result['killed']} was killed and came back; everything took {result['seconds']:.0f} s."
+        f"{result['slow']} was slow{killed}; everything took {result['seconds']:.0f} s."
         f" Configuration, keys, ledgers and results: {result['folder']}"
     )
     return Group(devices_table(summary), Text(privacy_sentence(summary["privacy"])), comparison, told)
@@ -143,14 +143,14 @@ def status_table(
 
 
 def ledger_table(entries: Sequence[Mapping[str, Any]], delta: float) -> RenderableType:
-    """Return everything that a device released, updates summed up; the epsilon of Gaussian releases is that of all in a line."""
+    """Return everything that a device released, updates summed up; epsilons of agreed mechanisms are of all in a line."""
     table = new_table("released by this device")
     for column in ("first", "last", "federation", "kind", "count", "bytes", "noise", "epsilon"):
         text = column in ("first", "last", "federation", "kind")
         table.add_column(column, justify="left" if text else "right")
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = {}
     for entry in entries:
-        told = (entry["noise_variance"], entry["epsilon"]) if entry["mu"] is None else (None, "composed")
+        told = (None, "composed") if _is_agreed(entry) else (entry["noise_variance"], entry["epsilon"])
         groups.setdefault((entry["federation"], entry["kind"], *told), []).append(entry)
     for (federation, kind, noise, epsilon), group in groups.items():
         if kind == "repeat":  # the same bytes once more reveal nothing new
@@ -167,13 +167,21 @@ def ledger_table(entries: Sequence[Mapping[str, Any]], delta: float) -> Renderab
             "-" if noise is None else f"{noise:g}",
             "no bound" if epsilon is None else f"{epsilon:.4g}",
         )
-    private = [entry for entry in entries if entry["mu"] is not None and entry["kind"] != "repeat"]
+    private = [entry for entry in entries if _is_agreed(entry) and entry["kind"] != "repeat"]
     if not private:
         return table
     total = f"private uploads and updates together: epsilon = {_composed(private, delta):.6g} at delta = {delta:g}"
     return Group(table, Text(total))
 
 
+def _is_agreed(entry: Mapping[str, Any]) -> bool:
+    """Return whether a line has a mechanism that composes."""
+    return entry["mu"] is not None or entry.get("coded") is not None
+
+
 def _composed(entries: Sequence[Mapping[str, Any]], delta: float) -> float:
-    """Return the epsilon of Gaussian releases together."""
-    return gaussian_epsilon(math.sqrt(sum(entry["mu"] ** 2 for entry in entries)), delta)
+    """Return the epsilon of agreed mechanisms together."""
+    from codedfl.flower import mechanism_of  # not needed by those who only watch
+
+    mechanisms = (mechanism_of(entry["mu"], entry.get("coded")) for entry in entries)
+    return epsilon_of([mechanism for mechanism in mechanisms if mechanism is not None], delta)

@@ -15,7 +15,7 @@ from codedfl.config._schema import (
     Text,
     Variance,
 )
-from codedfl.config._scheme_options import MAX_COUNT
+from codedfl.config._scheme_options import MAX_COUNT, option_defaults
 from codedfl.config._toml import option_lines, read_toml, section_lines
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Variance",
     "load_config",
     "load_with_preset",
+    "option_defaults",
     "option_lines",
     "parse_config",
     "parse_override",

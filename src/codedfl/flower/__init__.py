@@ -22,8 +22,9 @@ from codedfl.flower._launch import (  # noqa: E402
     serve,
 )
 from codedfl.flower._randomness import DeviceRandomness  # noqa: E402
+from codedfl.flower._release_ledger import mechanism_of  # noqa: E402
 from codedfl.flower._setup import add_device, config_from_sample, initialise  # noqa: E402
-from codedfl.flower._uploads import noiseless  # noqa: E402
+from codedfl.flower._uploads import learnt_exactly, noiseless  # noqa: E402
 
 __all__ = [
     "Client",
@@ -36,6 +37,8 @@ __all__ = [
     "connect",
     "device_delta",
     "initialise",
+    "learnt_exactly",
+    "mechanism_of",
     "noiseless",
     "overview",
     "parse_federation",

@@ -13,7 +13,7 @@ import numpy as np
 
 from codedfl._messages import shown
 from codedfl._version import __version__
-from codedfl.coding import Rows, compute_gram
+from codedfl.coding import Rows, clipped_labels, compute_gram
 from codedfl.errors import InputError
 from codedfl.files import Arrays
 from codedfl.flower._checks import MASKED
@@ -27,7 +27,7 @@ from codedfl.flower._memory import Memory
 from codedfl.flower._packet import Packet
 from codedfl.flower._policy import (
     NoiseLevel,
-    agreed_mechanism,
+    agreed_noise,
     check_batch,
     check_prescription,
     check_update,
@@ -35,7 +35,7 @@ from codedfl.flower._policy import (
     noise_of,
     upload_request,
 )
-from codedfl.flower._private_budget import check_private_release, mean_multiplier
+from codedfl.flower._private_budget import check_private_release
 from codedfl.flower._private_update import make_private_update, requested_private_train
 from codedfl.flower._randomness import DeviceRandomness, OperatingSystemRandomness
 from codedfl.flower._release_ledger import ReleaseLedger
@@ -45,8 +45,7 @@ from codedfl.flower._vault import Vault, digest_of
 from codedfl.identity import identity
 from codedfl.losses import Loss
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import gaussian_epsilon
-from codedfl.schemes import make_scheme
+from codedfl.privacy import Mechanism, epsilon_of
 from codedfl.streams import Streams
 from codedfl.training import Local, Scheme, Start, Steps, bernoulli_steps, device_update, initial_memory, walking_steps
 
@@ -119,7 +118,7 @@ class Client:
     @cached_property
     def scheme(self) -> Scheme:
         """The scheme of the federation, of which this device runs its half."""
-        return make_scheme(self.federation.scheme, self.federation.options)
+        return self.federation.algorithm
 
     @cached_property
     def loss(self) -> Loss:
@@ -198,12 +197,12 @@ class Client:
             raise InputError("no item of the contract is worth it to this device: it uploads nothing.")
         key = task.key(self.federation.prescription(), noise.noise_variance, noise.label_noise_variance)
         described = upload_request(key, self.config, self.federation, noise, samples=len(self.rows))
-        mu = None if agreed_mechanism(self.federation) is None else 1 / mean_multiplier(self.federation)
+        agreed = agreed_noise(self.federation)
         declared, stored = self._declared(noise), self.vault.stored(key)
         sent = stored is not None and self.ledger.has("upload", key, Packet(stored, declared).digest)
         check_upload(self.config.policy, described, self.ledger, stored=sent)
-        if mu is not None and not sent:
-            check_private_release(self.config, self.federation, self.ledger, mu)
+        if agreed is not None and not sent:
+            check_private_release(self.config, self.federation, self.ledger, agreed.mechanism)
         arrays = stored if stored is not None else self.vault.release(key, lambda: self._drawn(task, noise))
         packet = Packet(arrays, declared)
         self.ledger.append(
@@ -215,14 +214,24 @@ class Client:
             noise_variance=noise.noise_variance,
             label_noise_variance=noise.label_noise_variance,
             epsilon=described.epsilon,
-            mu=mu,
+            mechanism=None if agreed is None else agreed.mechanism,
         )
         return arrays, noise
 
+    def _reserved(self) -> tuple[Mechanism, ...]:
+        """Return the mechanism of an upload that all devices agreed on, as long as it is not in the ledger."""
+        agreed = agreed_noise(self.federation)
+        if self.task is None or agreed is None:
+            return ()
+        key = self.task.key(self.federation.prescription(), agreed.noise_variance, agreed.label_noise_variance)
+        return () if key in self.ledger.uploads() else (agreed.mechanism,)
+
     @one_blas_thread()
     def _drawn(self, task: UploadTask, level: NoiseLevel) -> Arrays:
-        noise = self.randomness.encoding().of(level.noise_variance, level.label_noise_variance)
-        return task.upload.draw(task.terms, self.rows, noise)
+        noise, rows, bound = self.randomness.encoding(), self.rows, self.federation.privacy.label_bound
+        if bound > 0:
+            rows = Rows(rows.features, clipped_labels(noise.precise(rows.labels), bound))
+        return task.upload.draw(task.terms, rows, noise.of(level.noise_variance, level.label_noise_variance))
 
     def _declared(self, noise: NoiseLevel) -> dict[str, int | float | str]:
         task = self.task
@@ -272,7 +281,7 @@ class Client:
         stored = self.vault.stored(key)
         if stored is None or not self.ledger.has("update", key, digest_of(stored)):
             check_update(self.config.policy, self.ledger)
-            check_private_release(self.config, self.federation, self.ledger, asked.mu)
+            check_private_release(self.config, self.federation, self.ledger, asked.mechanism, self._reserved())
 
         def drawn() -> Arrays:
             noise = self.randomness.update(asked.round)
@@ -294,8 +303,8 @@ class Client:
             round=asked.round,
             key=key,
             noise_variance=(asked.clip_norm * asked.noise_multiplier) ** 2,
-            epsilon=gaussian_epsilon(asked.mu, self.config.privacy.delta),
-            mu=asked.mu,
+            epsilon=epsilon_of((asked.mechanism,), self.config.privacy.delta),
+            mechanism=asked.mechanism,
         )
         return packet
 

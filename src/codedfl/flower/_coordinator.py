@@ -29,7 +29,6 @@ from codedfl.flower._standing import Standing
 from codedfl.flower._store import ServerStore, state_folder
 from codedfl.flower._uploading import Uploading
 from codedfl.flower._uploads import UploadTask
-from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
 from codedfl.streams import Streams
 from codedfl.training import LearningRate, Scheme
@@ -66,10 +65,12 @@ class Coordinator(ServerPart):
         test = server_test_data(self.folder, config)
         self.journal.note("started", scheme=config.scheme, devices=list(config.devices))
         roster = self._roster()
-        scheme = make_scheme(config.scheme, config.options)
+        scheme = config.algorithm
         setting, held = self._uploaded(roster, scheme, test)
         arrivals = NetworkArrivals(len(roster.names), config.training.deadline_s)
         plan = scheme.plan(setting, arrivals)
+        scheme.require_possible(setting, plan)
+        self._close_uploads(roster, setting)
         prepared = scheme.prepared(setting, plan, held, cost=None)
         rate = self._learning_rate(scheme, setting, roster, held)
         rounds = Rounds(self.context, roster, prepared, rate, arrivals)
@@ -110,10 +111,12 @@ class Coordinator(ServerPart):
             held = self._held(Uploading(self.context, roster, task))
             declared = {
                 name: (upload.noise_variance, upload.label_noise_variance)
-                for name, upload in self.store.uploads()
+                for name, upload in self.store.uploads(task.upload.name)
                 if name in held
             }
-            received = ((roster.index(name), upload) for name, upload in self.store.uploads() if name in held)
+            received = (
+                (roster.index(name), upload) for name, upload in self.store.uploads(task.upload.name) if name in held
+            )
         if task is not None and not declared:
             raise InputError("no device uploaded anything: see events.jsonl for the reasons, mend them, and resume.")
         noise = np.array([declared.get(name, (0.0, 0.0)) for name in roster.names]).reshape(-1, 2)
@@ -136,14 +139,21 @@ class Coordinator(ServerPart):
         return setting, scheme.upload.collect(self.config.terms, samples, received)
 
     def _held(self, uploading: Uploading) -> frozenset[str]:
-        """Return whose uploads count: once training has begun, nobody joins them."""
-        path = self.store.folder / "uploaded.txt"
-        if path.is_file():
-            return frozenset(path.read_text(encoding="utf-8").split())
-        held = uploading.collect()
-        if held:
-            write_atomically(path, "\n".join(held) + "\n")
-        return frozenset(held)
+        """Return whose uploads count."""
+        if self._uploaded_names.is_file():
+            return frozenset(self._uploaded_names.read_text(encoding="utf-8").split())
+        return frozenset(uploading.collect())
+
+    @property
+    def _uploaded_names(self) -> Path:
+        return self.store.folder / "uploaded.txt"
+
+    def _close_uploads(self, roster: Roster, setting: Setting) -> None:
+        """Write down whose uploads count: once training has begun, nobody joins them."""
+        if UploadTask.of(self.config) is None or self.config.coding.sums_only or self._uploaded_names.is_file():
+            return
+        held = [name for name, uploads in zip(roster.names, setting.code.uploading, strict=True) if uploads]
+        write_atomically(self._uploaded_names, "\n".join(held) + "\n")
 
     def _public_keys(self) -> dict[str, bytes] | None:
         keys = self.folder / "server" / "keys"
@@ -178,7 +188,7 @@ def require_runnable(folder: Path, config: FederationConfig) -> None:
     setting = remote_setting(
         config, config.devices, np.ones(devices, np.int64), nothing, nothing, everybody, None, Streams(0)
     )
-    scheme = make_scheme(config.scheme, config.options)
+    scheme = config.algorithm
     scheme.require_possible(setting, scheme.plan(setting, NetworkArrivals(devices, config.training.deadline_s)))
 
 

@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from codedfl.coding import Rows
+from codedfl.config import option_defaults
 from codedfl.files import csv_text
 from codedfl.fleet import read_trace
 from codedfl.flower._config_files import parse_federation
 from codedfl.flower._device_data import load_rows
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._launch import serve
-from codedfl.flower._private_rules import PRIVATE_SCHEME
 from codedfl.flower._quiet import be_quiet
 from codedfl.flower._replay import pooled_setting, replay
 from codedfl.flower._setup import initialise
+from codedfl.schemes import make_scheme
 from codedfl.training import Evaluator
 
 DEVICES = ("clinic", "gateway", "phone", "sensor")
@@ -35,6 +36,8 @@ TEST_ROWS = 450
 DEADLINE_S = 3.0
 EPSILON, PATIENT_DEADLINE_S = 4.0, 8.0
 """Of the demonstration of a private federation, whose devices cannot be asked for fewer rows."""
+ROUNDS = 20
+"""Of a demonstration, unless its scheme has a number of its own."""
 AWAY_ROUNDS = 4
 """Rounds for which the device that died stays away."""
 
@@ -43,7 +46,7 @@ def run_demo(
     folder: Path | str,
     listener: Callable[[dict[str, Any]], None],
     *,
-    rounds: int = 20,
+    rounds: int | None = None,
     scheme: str = "ccfl",
     insecure: bool = False,
 ) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def run_demo(
     Args:
         folder: where everything is kept; it must not exist yet, or be empty.
         listener: called with every event.
-        rounds: number of rounds.
+        rounds: number of rounds; None for that of the scheme or, if it leaves the number open, `ROUNDS`.
         scheme: scheme to train with.
         insecure: whether to do without encryption and authentication.
 
@@ -63,7 +66,7 @@ def run_demo(
     config = demo_config(free_address(), rounds, scheme)
     initialise(folder, config, hosts=[], insecure=insecure)
     write_data(folder)
-    with DemoDevices(folder, dies_in=max(rounds // 4, 1)) as devices:
+    with DemoDevices(folder, dies_in=max((rounds or config.options.get("rounds") or ROUNDS) // 4, 1)) as devices:
 
         def listen(event: dict[str, Any]) -> None:
             listener(event)
@@ -75,9 +78,10 @@ def run_demo(
     return _result(folder, config, restarted, time.monotonic() - began)
 
 
-def demo_config(address: str, rounds: int, scheme: str = "ccfl") -> FederationConfig:
+def demo_config(address: str, rounds: int | None, scheme: str = "ccfl") -> FederationConfig:
     """Return the federation of the demonstration: digits, by random Fourier features."""
-    private = scheme == PRIVATE_SCHEME
+    private, defaults = make_scheme(scheme).private, option_defaults(scheme)
+    options = {"rounds": rounds or defaults["rounds"] or ROUNDS} if "rounds" in defaults else {}
     deadline_s = PATIENT_DEADLINE_S if private else DEADLINE_S
     return parse_federation(
         {
@@ -92,9 +96,9 @@ def demo_config(address: str, rounds: int, scheme: str = "ccfl") -> FederationCo
             },
             "features": {"map": "rff", "dimension": 100, "gamma": 0.0005, "intercept": False},
             "coding": {"coded_samples": 500, "noise_variance": 0.01},
-            "options": {"rounds": rounds} if private else {},
+            "options": options,
             "privacy": {"epsilon": EPSILON if private else 0.0},
-            "training": {"rounds": rounds, "deadline_s": deadline_s, "join_s": 90.0, "upload_s": 60.0},
+            "training": {"rounds": rounds or ROUNDS, "deadline_s": deadline_s, "join_s": 90.0, "upload_s": 60.0},
             "server": {"address": address, "test_file": "test.csv"},
         }
     )
@@ -186,7 +190,7 @@ def _result(folder: Path, config: FederationConfig, restarted: int | None, secon
     setting = pooled_setting(config, rows, load_rows(folder / "test.csv", config))
     reference = Evaluator(setting).reference
     trace_file = folder / "results" / "trace.csv"
-    simulated = replay(config, setting, read_trace(trace_file, config.devices)) if trace_file.is_file() else None
+    simulated = replay(config, setting, read_trace(trace_file, config.devices) if trace_file.is_file() else None)
     return {
         "federation": config.name,
         "scheme": config.scheme,
@@ -194,7 +198,7 @@ def _result(folder: Path, config: FederationConfig, restarted: int | None, secon
         "devices": summary["devices"],
         "rounds": summary["rounds"],
         "accuracy": summary["score"],
-        "simulated_accuracy": None if simulated is None else simulated.final.score,
+        "simulated_accuracy": simulated.final.score,
         "centralised_accuracy": None if reference is None else reference.score,
         "mean_arrivals": summary["mean_arrivals"],
         "privacy": summary["privacy"],

@@ -17,21 +17,16 @@ from codedfl.config import Count, CountOrZero, NonNegative, Positive, Section, T
 from codedfl.data import FeatureMap, fit_feature_map
 from codedfl.errors import InputError
 from codedfl.flower._config_types import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
-from codedfl.flower._private_rules import PRIVATE_SCHEME, private_options, require_private
+from codedfl.flower._private_rules import PRIVATE_SCHEMES, SUPPORTED_SCHEMES, require_maskable, require_private
 from codedfl.identity import identity
 from codedfl.privacy import PrivacyTarget
 from codedfl.schemes import SCHEMES, make_scheme, scheme_names
 from codedfl.streams import MAX_SEED, Streams
+from codedfl.training import Scheme
 from codedfl.uploads import Terms
 
 PROTOCOL = 2
 """Version of what devices and server say to each other; both must have the same."""
-
-SUPPORTED_SCHEMES = ("fedavg", "momentum", "scfl", "scfl-fixed", "dp-cfl", "ccfl", "one-shot", "dp-gd")
-"""The schemes that run over a network."""
-
-MASKABLE_SCHEMES = ("scfl", "scfl-fixed", "dp-cfl")
-"""The schemes whose server needs no more than the sum of all uploads, if these are rows."""
 
 
 class FederationData(Section):
@@ -106,28 +101,29 @@ class FederationCoding(Section):
         description="clip the norm of every sample to this value before encoding; 0 for no clipping and no worst-case guarantee",
     )
     sums_only: bool = Field(
-        False, description="mask uploads in pairs, so that the server learns nothing but their sum (scfl and dp-cfl)"
+        False, description="mask coded rows in pairs, so that the server learns nothing but their sum (scfl and dp-cfl)"
     )
 
 
 class FederationPrivacy(Section):
-    """One guarantee for everything that a device sends, updates included: for the scheme dp-gd, which sets its noise by it."""
+    """One guarantee for everything that a device sends, updates included: for private schemes, which set their noise by it."""
 
     epsilon: NonNegative = Field(
-        0.0, description="dp-gd: epsilon of all that a device sends, against a server that sees each message"
+        0.0,
+        description=f"{', '.join(PRIVATE_SCHEMES)}: epsilon of all that a device sends, against a server that sees each message",
     )
-    delta: float = Field(1e-5, gt=0, lt=1, description="dp-gd: delta of that guarantee")
+    delta: float = Field(1e-5, gt=0, lt=1, description="private schemes: delta of that guarantee")
     label_bound: NonNegative = Field(
         0.0,
         le=1e15,
-        description="dp-gd, regression: clip the norm of a sample's targets to this, a bound known without the data",
+        description="private schemes, regression: clip the norm of a sample's targets to this, a bound known without the data",
     )
     label_center: float = Field(
         0.0,
         ge=-1e15,
         le=1e15,
         allow_inf_nan=False,
-        description="dp-gd, regression: a typical target, known without the data, subtracted before clipping",
+        description="private schemes, regression: a typical target, known without the data, subtracted before clipping",
     )
 
 
@@ -143,7 +139,7 @@ class FederationIncentive(Section):
 class FederationTraining(Section):
     """Rounds and clock."""
 
-    rounds: Count = Field(50, description="number of rounds; dp-gd has options.rounds instead")
+    rounds: Count = Field(50, description="number of rounds; private schemes have their own, or options.rounds")
     deadline_s: Seconds = Field(30.0, description="duration of a round, seconds; updates that arrive later are lost")
     join_s: Seconds = Field(600.0, description="how long the server waits for devices to join, seconds")
     upload_s: Seconds = Field(600.0, description="how long the server waits for coded uploads, seconds")
@@ -250,7 +246,7 @@ class FederationConfig(Section):
                 f"training.least_devices = {self.training.least_devices} is not possible: there are {len(self.devices)} "
                 "device(s), give at most that many."
             )
-        self._require_maskable()
+        require_maskable(self)
         require_private(self)
         return self
 
@@ -261,24 +257,10 @@ class FederationConfig(Section):
                 f"{field} has {len(values)} value(s) for {count} {of}(s): give one for each {of}, or none."
             )
 
-    def _require_maskable(self) -> None:
-        if not self.coding.sums_only:
-            return
-        if self.scheme not in MASKABLE_SCHEMES:
-            raise InputError(
-                f"coding.sums_only = true is not possible with scheme = {shown_json(self.scheme)}, whose server needs more than "
-                f"the sum of the uploads: choose {' or '.join(MASKABLE_SCHEMES)}, or coding.sums_only = false."
-            )
-        if self.options.get("upload", "rows") != "rows":
-            raise InputError(
-                f"coding.sums_only = true is not possible with options.upload = {shown_json(self.options['upload'])}, which "
-                'cannot be added up: choose options.upload = "rows", or coding.sums_only = false.'
-            )
-        if len(self.devices) < 2:
-            raise InputError(
-                f"coding.sums_only = true is not possible with devices = {shown_json(self.devices)}, as the sum over one device "
-                "is its own data: name 2 or more, or choose coding.sums_only = false."
-            )
+    @property
+    def algorithm(self) -> Scheme:
+        """The scheme with its options."""
+        return make_scheme(self.scheme, self.options)
 
     @property
     def clip_norm(self) -> float | None:
@@ -289,7 +271,7 @@ class FederationConfig(Section):
         if self.coding.clip_norm > 0:
             return self.coding.clip_norm
         known = self.features.map == "rff" and self.features.output_scale == 1
-        return math.sqrt(1.0 + self.features.intercept) if known and self.scheme == PRIVATE_SCHEME else None
+        return math.sqrt(1.0 + self.features.intercept) if known and self.algorithm.private else None
 
     @property
     def label_norm(self) -> float | None:
@@ -375,6 +357,5 @@ def _resolved_options(scheme: str, given: Mapping[str, Any]) -> dict[str, Any]:
         resolved = parse_config({"options": {scheme: dict(given)}}).options.get(scheme, {})
     except InputError as error:  # a file of a federation has one scheme, so its options need not name it
         raise InputError(str(error).replace(f"options.{scheme}.", "options.")) from error
-    if scheme == PRIVATE_SCHEME:
-        return private_options(resolved)
-    return resolved | ({"deadline": "fixed"} if "deadline" in resolved else {})
+    decided = make_scheme(scheme, resolved).network_options()
+    return {**resolved, **decided, **({"deadline": "fixed"} if "deadline" in resolved else {})}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -248,4 +248,4 @@ def read_ledger(folder: Path | str) -> list[dict[str, Any]]:
     path = folder / read_client(folder / "client.toml").state / "ledger.jsonl"
     if not path.is_file():
         raise InputError(f"{shown(path)} does not exist: this device has released nothing yet.")
-    return [asdict(entry) for entry in ReleaseLedger(path)]
+    return [json.loads(entry.line()) for entry in ReleaseLedger(path)]

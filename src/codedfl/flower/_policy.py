@@ -12,12 +12,11 @@ from codedfl._messages import listing, shown
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig, ClientPolicy
 from codedfl.flower._federation_config import FederationConfig
-from codedfl.flower._private_budget import mean_noise_variance
+from codedfl.flower._private_budget import require_as_agreed
 from codedfl.flower._release_ledger import ReleaseLedger
 from codedfl.incentive import Menu
-from codedfl.privacy import Mechanism, epsilon_of, mi_dp_bits, noise_variance_for_mi_dp
-from codedfl.schemes import make_scheme
-from codedfl.uploads import Upload
+from codedfl.privacy import epsilon_of, mi_dp_bits, noise_variance_for_mi_dp
+from codedfl.uploads import AgreedNoise, Upload
 
 MOST_VARIANCE = 1e30
 """Bounded as in the configuration, so that draws and their squares stay within single precision."""
@@ -52,6 +51,9 @@ class UploadRequest:
         epsilon: worst-case privacy loss; None if it is unknown or unbounded.
         delta: probability with which that may fail.
         labels: whether it tells about labels.
+        agreed: whether its noise is what all devices agreed on, so that its epsilon composes with others; see
+            `codedfl.flower._private_budget.check_private_release`.
+        exact: what the server learns exactly, if no noise is possible; otherwise empty.
     """
 
     key: str
@@ -60,17 +62,26 @@ class UploadRequest:
     epsilon: float | None
     delta: float = 1e-5
     labels: bool = True
+    agreed: bool = False
+    exact: str = ""
 
 
 def upload_request(
     key: str, client: ClientConfig, federation: FederationConfig, noise: NoiseLevel, *, samples: int
 ) -> UploadRequest:
     """Describe the upload of a device for `check_upload`."""
-    upload, delta = _upload_of(federation), client.privacy.delta
+    upload, delta = federation.algorithm.upload, client.privacy.delta
     assert upload is not None
-    epsilon = epsilon_of_upload(federation, noise, samples=samples, delta=delta)
-    rows = upload.coded_rows(federation.terms)
-    return UploadRequest(key, rows, noise, epsilon, delta, labels=upload.tells_of_labels)
+    return UploadRequest(
+        key,
+        upload.coded_rows(federation.terms),
+        noise,
+        epsilon_of_upload(federation, noise, samples=samples, delta=delta),
+        delta,
+        labels=upload.tells_of_labels,
+        agreed=agreed_noise(federation) is not None,
+        exact="" if upload.can_have_noise else upload.message,
+    )
 
 
 def check_prescription(policy: ClientPolicy, federation: FederationConfig, requested: str) -> None:
@@ -125,9 +136,12 @@ def check_upload(policy: ClientPolicy, request: UploadRequest, ledger: ReleaseLe
         ("label_noise_variance", request.labels, noise.label_noise_variance, policy.least_label_noise_variance),
     ):
         if told and value < least:
+            fix = f"set privacy.{name} to {least} or more there"
+            if request.agreed or request.exact:
+                fix = "leave this federation"
             raise InputError(
-                f"{name} = {value} is below policy.least_{name} = {least} of client.toml: set privacy.{name} to {least} or more "
-                "there, or lower the limit."
+                f"{name} = {value} is below policy.least_{name} = {least} of client.toml{_exactly(request)}: {fix}, or lower the"
+                " limit."
             )
     if request.coded_rows > policy.most_coded_rows:
         raise InputError(
@@ -139,12 +153,21 @@ def check_upload(policy: ClientPolicy, request: UploadRequest, ledger: ReleaseLe
             f"this upload would be number {len(uploads) + 1} in the ledger, above policy.most_uploads = {policy.most_uploads} of "
             "client.toml: raise the limit, knowing that every further upload of the same data reveals more of it."
         )
-    if policy.largest_epsilon > 0:
-        _check_epsilon(policy.largest_epsilon, request.epsilon, ledger.upload_epsilon(request.delta))
+    if policy.largest_epsilon > 0 and not request.agreed:
+        _check_epsilon(policy.largest_epsilon, request, ledger.upload_epsilon(request.delta))
 
 
-def _check_epsilon(largest: float, epsilon: float | None, before: float | None) -> None:
-    rule = f"policy.largest_epsilon = {largest:g} of client.toml"
+def _exactly(request: UploadRequest) -> str:
+    return f", as the server learns {request.exact} of this device" if request.exact else ""
+
+
+def _check_epsilon(largest: float, request: UploadRequest, before: float | None) -> None:
+    rule, epsilon = f"policy.largest_epsilon = {largest:g} of client.toml", request.epsilon
+    if request.exact:
+        raise InputError(
+            f"epsilon of this upload has no bound{_exactly(request)}, which {rule} does not allow: leave this federation, or set"
+            " the limit to 0."
+        )
     if epsilon is None:
         raise InputError(
             f"epsilon of this upload is unknown, which {rule} does not allow: set coding.clip_norm, and noise on features and "
@@ -207,20 +230,20 @@ def epsilon_of_upload(
         Epsilon in nats; 0 for a scheme without upload; None if there is no bound: samples are not clipped, features or labels
         have no noise, or the labels of a regression have no norm that is known without the data.
     """
-    upload = _upload_of(federation)
+    upload = federation.algorithm.upload
     if upload is None:
         return 0.0
-    agreed = agreed_mechanism(federation)
+    agreed = agreed_noise(federation)
     if agreed is not None:
-        return epsilon_of((agreed,), delta)
+        return epsilon_of((agreed.mechanism,), delta)
     epsilon = upload.epsilon(federation.terms, noise.noise_variance, noise.label_noise_variance, samples, delta)
     return epsilon if math.isfinite(epsilon) else None
 
 
-def agreed_mechanism(federation: FederationConfig) -> Mechanism | None:
-    """Return the mechanism that a federation prescribes for the upload of every device; None if each sets its own noise."""
-    upload, target = _upload_of(federation), federation.target
-    return None if upload is None or target is None else upload.agreed_mechanism(target)
+def agreed_noise(federation: FederationConfig) -> AgreedNoise | None:
+    """Return the noise that a federation prescribes for the upload of every device; None if each sets its own."""
+    upload = federation.algorithm.upload
+    return None if upload is None else upload.agreed_noise(federation.terms)
 
 
 def noise_of(
@@ -245,11 +268,16 @@ def noise_of(
     Raises:
         InputError: no noise keeps the budget, or the contract has no meaning for this upload.
     """
-    upload, privacy, policy = _upload_of(federation), client.privacy, client.policy
+    upload, privacy, policy = federation.algorithm.upload, client.privacy, client.policy
     if upload is None:
         return NoiseLevel(0.0, 0.0)
-    if agreed_mechanism(federation) is not None:
-        return NoiseLevel(mean_noise_variance(client, federation), 0.0)
+    agreed = agreed_noise(federation)
+    if agreed is not None:
+        require_as_agreed(client, federation)
+        return NoiseLevel(agreed.noise_variance, agreed.label_noise_variance)
+    if not upload.can_have_noise:
+        _require_no_noise(client, federation, upload)
+        return NoiseLevel(0.0, 0.0)
     least = policy.least_noise_variance
     if privacy.epsilon > 0:
         solved, label_noise = _noise_for_budget(client, federation, upload, samples)
@@ -273,8 +301,20 @@ def noise_of(
     return NoiseLevel(max(noise_variance_for_mi_dp(float(menu.mi_dp_bits[item]), rows), least), label_noise, item)
 
 
-def _upload_of(federation: FederationConfig) -> Upload | None:
-    return make_scheme(federation.scheme, federation.options).upload
+def _require_no_noise(client: ClientConfig, federation: FederationConfig, upload: Upload) -> None:
+    """Refuse what a device says about noise where none is possible."""
+    privacy = client.privacy
+    for name, value in (
+        ("epsilon", privacy.epsilon),
+        ("noise_variance", privacy.noise_variance),
+        ("label_noise_variance", privacy.label_noise_variance),
+        ("sensitivity", privacy.sensitivity),
+    ):
+        if value:
+            raise InputError(
+                f"privacy.{name} = {value:g} of client.toml has no meaning with scheme = {federation.scheme!r}, as the server"
+                f" learns {upload.message} of this device: leave this federation, or leave it out."
+            )
 
 
 def _first(own: float | None, otherwise: float) -> float:
@@ -285,7 +325,7 @@ def _no_bound(federation: FederationConfig) -> str:
     """Return why one sample may change an upload without bound; empty if it may not."""
     if federation.coding.clip_norm == 0:
         return "coding.clip_norm = 0 leaves samples unbounded: set it in federation.toml"
-    if federation.data.task == "regression":
+    if federation.terms.label_bound is None:
         return "data.task = 'regression' leaves labels unbounded: give privacy.noise_variance instead"
     return ""
 
@@ -306,7 +346,8 @@ def _noise_for_budget(
     half = 2 * labels**2 / budget
     least = max(half, federation.coding.label_noise_variance, client.policy.least_label_noise_variance)
     label_noise = _first(privacy.label_noise_variance, least)
-    left = budget - labels**2 / label_noise if label_noise > 0 else -math.inf
+    spent = 0.0 if labels == 0 else labels**2 / label_noise if label_noise > 0 else math.inf
+    left = budget - spent
     if left <= 0:
         raise InputError(
             f"privacy.label_noise_variance = {label_noise:g} cannot keep privacy.epsilon = {privacy.epsilon:g}, as the labels "

@@ -2,55 +2,54 @@
 
 from __future__ import annotations
 
-import math
-
 from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.flower._client_config import ClientConfig
 from codedfl.flower._federation_config import FederationConfig
-from codedfl.flower._private_rules import PRIVATE_SCHEME
 from codedfl.flower._release_ledger import ReleaseLedger
-from codedfl.privacy import gaussian_epsilon
-from codedfl.uploads import Mean
+from codedfl.privacy import Mechanism, epsilon_of
 
 _SAME = 1e-9
 """An epsilon that noise was solved for and that is computed back differs by less than this, relatively."""
 
 
-def mean_multiplier(federation: FederationConfig) -> float:
-    """Return the noise of the sum of a device's features, over the norm that they are clipped to."""
-    assert federation.target is not None
-    return Mean().agreed_mechanism(federation.target).noise_multiplier
-
-
-def mean_noise_variance(client: ClientConfig, federation: FederationConfig) -> float:
-    """Return the variance of that noise, or refuse a federation whose guarantee is weaker than what the device wants.
+def require_as_agreed(client: ClientConfig, federation: FederationConfig) -> None:
+    """Refuse noise of a device's own where all devices agreed on it, and a guarantee that is weaker than what the device wants.
 
     Raises:
         InputError: naming the field of ``client.toml``, its value and what to do.
     """
-    privacy, agreed = client.privacy, federation.privacy
-    if privacy.noise_variance is not None:
-        raise InputError(
-            f"privacy.noise_variance = {privacy.noise_variance:g} of client.toml has no meaning with scheme = {PRIVATE_SCHEME!r},"
-            f" whose noise follows from privacy.epsilon = {agreed.epsilon:g} of federation.toml: leave it out."
-        )
+    own = {"noise_variance": client.privacy.noise_variance, "label_noise_variance": client.privacy.label_noise_variance}
+    for name, value in own.items():
+        if value is not None:
+            raise InputError(
+                f"privacy.{name} = {value:g} of client.toml has no meaning with scheme = {federation.scheme!r}, whose noise"
+                f" follows from privacy.epsilon = {federation.privacy.epsilon:g} of federation.toml: leave it out."
+            )
     _require_not_stricter(client, federation)
-    assert federation.clip_norm is not None
-    return (mean_multiplier(federation) * federation.clip_norm) ** 2
 
 
-def check_private_release(client: ClientConfig, federation: FederationConfig, ledger: ReleaseLedger, mu: float) -> None:
+def check_private_release(
+    client: ClientConfig,
+    federation: FederationConfig,
+    ledger: ReleaseLedger,
+    mechanism: Mechanism,
+    reserved: tuple[Mechanism, ...] = (),
+) -> None:
     """Refuse a release with which a device would reveal more than what was agreed on, whoever asks for it.
 
-    Gaussian mechanisms compose exactly, ``mu^2 = sum mu_k^2``. What this federation has already been sent counts for the
-    epsilon of ``federation.toml``, and everything in the ledger for ``policy.largest_epsilon`` of ``client.toml``.
+    What this federation has already been sent counts for the epsilon of ``federation.toml``, and everything in the ledger for
+    ``policy.largest_epsilon`` of ``client.toml``; all of it composes as in a simulation, by `codedfl.privacy.epsilon_of`.
+
+    A server that chooses noise as it goes learns no more: the mechanism of the upload is fixed beforehand and counts from the
+    start, so what is left is one bound on ``sum mu_k^2`` of Gaussian mechanisms, which holds however each is chosen.
 
     Args:
         client: the device.
         federation: what all devices agreed on.
         ledger: what was released before.
-        mu: that of the release, the sensitivity over the noise.
+        mechanism: that of the release.
+        reserved: mechanisms of what this federation may still ask for, besides.
 
     Raises:
         InputError: naming the limit, the epsilon that would be reached and what to do.
@@ -63,7 +62,8 @@ def check_private_release(client: ClientConfig, federation: FederationConfig, le
             f"the ledger has a release to name = {shown(federation.name)} of federation.toml whose epsilon is unknown, so that"
             " no epsilon can be kept: give this federation another name."
         )
-    reached = before + gaussian_epsilon(math.hypot(ledger.gaussian_mu(federation.name), mu), agreed.delta)
+    added = (mechanism, *reserved)
+    reached = before + epsilon_of((*ledger.mechanisms(federation.name), *added), agreed.delta)
     if reached > agreed.epsilon * (1 + _SAME):
         raise InputError(
             f"epsilon = {reached:.6g} would be above privacy.epsilon = {agreed.epsilon:g} of federation.toml, for everything that"
@@ -79,7 +79,7 @@ def check_private_release(client: ClientConfig, federation: FederationConfig, le
             f"epsilon of an earlier release in the ledger is unknown, which {rule} does not allow: set the limit to 0 to take"
             " part all the same."
         )
-    total = others + gaussian_epsilon(math.hypot(ledger.gaussian_mu(), mu), client.privacy.delta)
+    total = others + epsilon_of((*ledger.mechanisms(), *added), client.privacy.delta)
     if total > largest * (1 + _SAME):
         raise InputError(
             f"epsilon = {total:.6g} of everything in the ledger would be above {rule}: raise the limit, or leave this federation."

@@ -15,9 +15,8 @@ from codedfl.coding import Geometry, Rows, clip_weights, clipped_labels
 from codedfl.errors import InputError
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._packet import Packet
-from codedfl.flower._requests import requested_model, requested_round
-from codedfl.privacy import BLOCK_ROWS, Noise
-from codedfl.schemes import make_scheme
+from codedfl.flower._requests import agreed_training, requested_model, requested_round
+from codedfl.privacy import BLOCK_ROWS, GaussianMechanism, Noise
 from codedfl.training import clipped_sum
 from codedfl.typing import FloatArray
 from codedfl.uploads import UNIT_ROUNDOFF
@@ -48,9 +47,9 @@ class PrivateRequest:
     geometry: Geometry
 
     @property
-    def mu(self) -> float:
-        """Sensitivity over noise, ``1 / z_k``."""
-        return 1 / self.noise_multiplier
+    def mechanism(self) -> GaussianMechanism:
+        """What the update is to whoever sees it."""
+        return GaussianMechanism(self.noise_multiplier)
 
 
 def requested_private_train(request: Packet, federation: FederationConfig) -> PrivateRequest:
@@ -61,6 +60,7 @@ def requested_private_train(request: Packet, federation: FederationConfig) -> Pr
     Raises:
         InputError: naming what is wrong; the device does nothing.
     """
+    agreed_training(federation)
     return PrivateRequest(
         requested_model(request, federation),
         requested_round(request),
@@ -83,7 +83,7 @@ def make_private_update(rows: Rows, asked: PrivateRequest, federation: Federatio
     assert federation.clip_norm is not None
     assert label_norm is not None
     farthest, model = FARTHEST * federation.clip_norm, asked.model.astype(np.float64)
-    loss = make_scheme(federation.scheme, federation.options).loss_for(federation.data.task)
+    loss = federation.algorithm.loss_for(federation.data.task)
     total = np.zeros(model.shape)
     for block in rows.blocks(BLOCK_ROWS):
         features = block.features.astype(np.float64)

@@ -7,9 +7,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +20,7 @@ from codedfl._validation import require_at_least, require_non_negative
 from codedfl.errors import InputError
 from codedfl.files import PRIVATE, sync_folder
 from codedfl.flower._vault import open_privately
-from codedfl.privacy import gaussian_epsilon
+from codedfl.privacy import CodedMechanism, GaussianMechanism, Mechanism, epsilon_of
 
 UPLOAD, UPDATE, REPEAT, TORN = "upload", "update", "repeat", "torn"
 """Kinds of entries with a meaning of their own; a device may use others, such as "evaluation" and "answer"."""
@@ -49,6 +49,7 @@ class LedgerEntry:
         digest: SHA-256 digest of what was sent.
         previous: SHA-256 hash of the previous line.
         mu: sensitivity over noise, of a Gaussian mechanism whose releases add up by ``mu^2``; None for everything else.
+        coded: arguments of the `CodedMechanism` that it is and that all devices agreed on; lines of anything else have none.
     """
 
     sequence: int
@@ -64,14 +65,38 @@ class LedgerEntry:
     digest: str
     previous: str
     mu: float | None = None  # lines of earlier versions have none
+    coded: dict[str, Any] | None = None
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """The mechanism that it is; see `mechanism_of`."""
+        return mechanism_of(self.mu, self.coded)
 
     def line(self) -> bytes:
         """Return the entry as a line of JSON."""
         values = {name: getattr(self, name) for name in _NAMES}
+        if self.coded is None:
+            del values["coded"]
         return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 _NAMES = tuple(item.name for item in fields(LedgerEntry))
+
+
+def mechanism_of(mu: float | None, coded: Mapping[str, Any] | None = None) -> Mechanism | None:
+    """Return the mechanism that a line is about, with which others compose; None if there is an epsilon at most."""
+    if coded is not None:
+        return CodedMechanism(**coded)
+    if mu is None:
+        return None
+    return GaussianMechanism(1 / mu if mu > 0 else math.inf)
+
+
+def recorded(mechanism: Mechanism | None) -> dict[str, Any]:
+    """Return a mechanism as a line has it: Gaussian ones by ``mu``."""
+    if mechanism is None or mechanism.mu is not None:
+        return {"mu": None if mechanism is None else mechanism.mu}
+    return {"mu": None, "coded": asdict(mechanism)}
 
 
 class ReleaseLedger:
@@ -112,6 +137,7 @@ class ReleaseLedger:
         self._private_updates: set[tuple[str, str]] = set()
         self._losses: dict[tuple[str, str], _Loss] = {}  # by federation and kind
         self._gaussian: dict[str, float] = {}
+        self._coded: dict[str, list[Mechanism]] = {}
         with self._opened() as descriptor:
             head = self._read_head(os.fstat(descriptor).st_size)
             self._catch_up(descriptor, head)
@@ -139,17 +165,14 @@ class ReleaseLedger:
     def upload_epsilon(self, delta: float = 1e-5) -> float | None:
         """Return the epsilon of all uploads and private updates together; None if that of an upload is unknown.
 
-        Gaussian mechanisms compose exactly, at ``delta``; the epsilons of all other uploads are added. Updates in the clear and
-        answers have no epsilon.
+        Mechanisms that all devices of a federation agreed on compose, at ``delta``; the epsilons of all other uploads are added.
+        Updates in the clear and answers have no epsilon.
         """
         uploads = _total(loss for (_, kind), loss in self._losses.items() if kind == UPLOAD)
-        if uploads is None:
-            return None
-        mu = self.gaussian_mu()
-        return uploads + (gaussian_epsilon(mu, delta) if mu > 0 else 0.0)
+        return None if uploads is None else uploads + epsilon_of(self.mechanisms(), delta)
 
     def other_epsilon(self, federation: str | None = None) -> float | None:
-        """Return the sum of the epsilons of all releases but those of Gaussian mechanisms; None if one is unknown.
+        """Return the sum of the epsilons of all releases but those of `mechanisms`; None if one is unknown.
 
         Args:
             federation: name of the federation that they were sent to; None for all.
@@ -160,6 +183,12 @@ class ReleaseLedger:
         """Return ``mu`` of all releases by Gaussian mechanisms together, to one federation or to all."""
         squares = self._gaussian.values() if federation is None else (self._gaussian.get(federation, 0.0),)
         return math.sqrt(sum(squares))
+
+    def mechanisms(self, federation: str | None = None) -> tuple[Mechanism, ...]:
+        """Return the agreed mechanisms of all releases to one federation or to all, Gaussian ones as one."""
+        gaussian = mechanism_of(self.gaussian_mu(federation))
+        assert gaussian is not None
+        return gaussian, *(each for to, some in self._coded.items() if federation in (None, to) for each in some)
 
     def has(self, kind: str, key: str, digest: str) -> bool:
         """Tell whether an upload or a private update with this content is in the ledger."""
@@ -177,7 +206,7 @@ class ReleaseLedger:
         noise_variance: float | None = None,
         label_noise_variance: float | None = None,
         epsilon: float | None = None,
-        mu: float | None = None,
+        mechanism: Mechanism | None = None,
     ) -> LedgerEntry:
         """Record a release, before it is sent.
 
@@ -194,7 +223,7 @@ class ReleaseLedger:
             noise_variance: noise in every number about features.
             label_noise_variance: noise in every number about labels.
             epsilon: worst-case privacy loss; None or infinite if there is no bound, 0 for what depends on no data.
-            mu: sensitivity over noise, if it is a Gaussian mechanism.
+            mechanism: what it is by agreement of all devices, so that it composes with others; None if there is an epsilon alone.
 
         Returns:
             The entry as it was recorded.
@@ -219,7 +248,6 @@ class ReleaseLedger:
             "noise_variance": noise_variance,
             "label_noise_variance": label_noise_variance,
             "epsilon": epsilon,
-            "mu": mu,
         }
         for name, value in numbers.items():
             if value is not None:
@@ -227,11 +255,11 @@ class ReleaseLedger:
                 numbers[name] = float(value)
         with self._opened() as descriptor:
             self._catch_up(descriptor)
-            if (kind == UPLOAD or (kind == UPDATE and mu is not None)) and self.has(kind, key, digest):
+            if (kind == UPLOAD or (kind == UPDATE and mechanism is not None)) and self.has(kind, key, digest):
                 kind = REPEAT
             whole = None if round is None else int(round)
             values = {"kind": kind, "federation": federation, "round": whole, "size_bytes": int(size_bytes), **numbers}
-            return self._append(descriptor, {**values, "key": key, "digest": digest})
+            return self._append(descriptor, {**values, **recorded(mechanism), "key": key, "digest": digest})
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -304,6 +332,8 @@ class ReleaseLedger:
             return entry
         if entry.mu is not None:
             self._gaussian[entry.federation] = self._gaussian.get(entry.federation, 0.0) + entry.mu**2
+        elif entry.mechanism is not None:
+            self._coded.setdefault(entry.federation, []).append(entry.mechanism)
         else:
             self._losses.setdefault((entry.federation, entry.kind), _Loss()).add(entry.epsilon)
         return entry
@@ -311,9 +341,10 @@ class ReleaseLedger:
     def _parsed(self, line: bytes, number: int) -> LedgerEntry:
         try:
             entry = LedgerEntry(**json.loads(line))
+            well_typed = _is_well_typed(entry)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._refusal(f"line {number} is not an entry") from error
-        if not _is_well_typed(entry):
+        if not well_typed:
             raise self._refusal(f"line {number} is not an entry")
         return entry
 
@@ -364,6 +395,7 @@ def _is_well_typed(entry: LedgerEntry) -> bool:
         and isinstance(entry.key, str)
         and isinstance(entry.digest, str)
         and all(number is None or (isinstance(number, float) and 0 <= number < math.inf) for number in numbers)
+        and (entry.coded is None or (entry.mu is None and entry.mechanism is not None))
     )
 
 

@@ -12,7 +12,6 @@ from codedfl.data import Federation
 from codedfl.fleet import TraceArrivals
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._remote import network_setting
-from codedfl.schemes import make_scheme
 from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
 from codedfl.training import LearningRate, RunResult, train
@@ -52,11 +51,12 @@ def pooled_setting(config: FederationConfig, rows: Mapping[str, Rows], test: Row
     return network_setting(config, federation, code, Streams(seed))
 
 
-def replay(config: FederationConfig, setting: Setting, trace: TraceArrivals) -> RunResult:
-    """Train in the simulator with the arrivals of a real federation."""
-    scheme = make_scheme(config.scheme, config.options)
+def replay(config: FederationConfig, setting: Setting, trace: TraceArrivals | None) -> RunResult:
+    """Train in the simulator with the arrivals of a real federation; None if it had no rounds."""
+    scheme = config.algorithm
     rate = LearningRate(1.0)
     if not scheme.tunes_itself:
         smoothness = scheme.loss_for(setting.federation.task).smoothness(setting.gram)
         rate = LearningRate.relative(config.training.learning_rate, smoothness)
-    return train(scheme.prepare(setting, arrivals=trace), rate, trace.rounds, evaluate_every=trace.rounds)
+    rounds = 0 if trace is None else trace.rounds
+    return train(scheme.prepare(setting, arrivals=trace), rate, rounds, evaluate_every=max(rounds, 1))

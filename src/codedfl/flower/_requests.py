@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,6 @@ from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._memory import NEVER
 from codedfl.flower._packet import Packet
 from codedfl.incentive import Menu
-from codedfl.schemes import make_scheme
 from codedfl.training import Payload
 from codedfl.typing import FloatArray
 
@@ -54,11 +54,8 @@ def requested_train(request: Packet, federation: FederationConfig) -> TrainReque
     Raises:
         InputError: naming what is wrong; the device does nothing.
     """
-    scheme = make_scheme(federation.scheme, federation.options)
-    agreed = scheme.device.agreed(federation.training.local_steps)
-    if agreed is None:
-        raise InputError(f"scheme = {shown(federation.scheme)} has no training on devices: nothing is computed.")
-    shapes = scheme.travels_down((federation.dimension, federation.outputs))
+    agreed = agreed_training(federation)
+    shapes = federation.algorithm.travels_down((federation.dimension, federation.outputs))
     sent, values = {name: requested_array(request, name, shape) for name, shape in shapes.items()}, request.values
     if any(values.get(name) != value for name, value in agreed.items()):
         raise InputError(
@@ -78,6 +75,14 @@ def requested_train(request: Packet, federation: FederationConfig) -> TrainReque
         _whole(request, "stride", 1),
         _whole(request, "counted", NEVER) if "counted" in values else NEVER,
     )
+
+
+def agreed_training(federation: FederationConfig) -> Mapping[str, int | str]:
+    """Return what both sides know of the work of a round, or refuse rounds of a scheme that has none."""
+    agreed = federation.algorithm.device.agreed(federation.training.local_steps)
+    if agreed is None:
+        raise InputError(f"scheme = {shown(federation.scheme)} has no training on devices: nothing is computed.")
+    return agreed
 
 
 def requested_model(request: Packet, federation: FederationConfig) -> FloatArray:
@@ -102,7 +107,7 @@ def requested_round(request: Packet) -> int:
 
 def wants_smoothness(config: FederationConfig) -> bool:
     """Return whether the server can choose no step size unless devices tell how strongly their loss is curved."""
-    scheme = make_scheme(config.scheme, config.options)
+    scheme = config.algorithm
     return not scheme.tunes_itself and scheme.upload is None
 
 

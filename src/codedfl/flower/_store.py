@@ -20,7 +20,7 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.files import PRIVATE, Arrays, open_atomically, read_npz, remove_leftovers, sync_folder, write_atomically
 from codedfl.identity import identity
-from codedfl.uploads import UPLOADS, Received
+from codedfl.uploads import Received
 
 _CHECKPOINT = re.compile(r"checkpoint-([0-9]+)\.npz")
 _DEVICE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -86,8 +86,12 @@ class ServerStore:
         """Return whether the upload of a device has been kept."""
         return self._upload_path(device).is_file()
 
-    def upload(self, device: str) -> Received:
+    def upload(self, device: str, kind: str) -> Received:
         """Return the upload of a device, with read-only arrays.
+
+        Args:
+            device: its name.
+            kind: name of the upload that it must be.
 
         Raises:
             InputError: there is none, or it is damaged.
@@ -97,8 +101,8 @@ class ServerStore:
             arrays, values = _read_sealed(path)
             if values["device"] != device:
                 raise ValueError(f"it is that of device {shown(values['device'])}")
-            if values["kind"] not in {each.name for each in UPLOADS}:
-                raise ValueError(f"there is no kind of upload {shown(values['kind'])}")
+            if values["kind"] != kind:
+                raise ValueError(f"it is of the kind {shown(values['kind'])}, not {shown(kind)}")
             upload = Received(
                 arrays, values["noise_variance"], values["label_noise_variance"], values["rows"], values["kind"]
             )
@@ -111,10 +115,10 @@ class ServerStore:
             array.flags.writeable = False
         return upload
 
-    def uploads(self) -> Iterator[tuple[str, Received]]:
-        """Yield device and upload in the order of names, each read when it is asked for, so that one is in memory at a time."""
+    def uploads(self, kind: str) -> Iterator[tuple[str, Received]]:
+        """Yield device and upload of a kind in the order of names; one is in memory at a time."""
         for device in sorted(path.stem for path in self.folder.glob("uploads/*.npz")):
-            yield device, self.upload(device)
+            yield device, self.upload(device, kind)
 
     def _upload_path(self, device: str) -> Path:
         if not _DEVICE.fullmatch(device):

@@ -7,7 +7,6 @@ from typing import ClassVar, Self
 
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.identity import identity
-from codedfl.schemes import make_scheme
 from codedfl.uploads import Terms, Upload
 
 
@@ -26,7 +25,7 @@ class UploadTask:
     @classmethod
     def of(cls, config: FederationConfig) -> Self | None:
         """Return the task of a federation; None if its scheme needs no upload."""
-        upload, terms = make_scheme(config.scheme, config.options).upload, config.terms
+        upload, terms = config.algorithm.upload, config.terms
         return cls(upload, terms) if upload is not None and upload.layout(terms) else None
 
     def key(self, prescription: str, noise_variance: float, label_noise_variance: float) -> str:
@@ -69,5 +68,11 @@ class UploadKey:
 
 def noiseless(config: FederationConfig) -> bool:
     """Return whether the scheme of a federation uploads without noise, unless a device decides otherwise."""
-    upload = make_scheme(config.scheme, config.options).upload
+    upload = config.algorithm.upload
     return upload is not None and not upload.noise
+
+
+def learnt_exactly(config: FederationConfig) -> str:
+    """Return what the server learns exactly of every device, as no noise is possible; empty if there is no such thing."""
+    upload = config.algorithm.upload
+    return "" if upload is None or upload.can_have_noise else upload.message

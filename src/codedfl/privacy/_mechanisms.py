@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 from numbers import Real
+from typing import ClassVar
 
 from codedfl.errors import InputError
 from codedfl.privacy._inputs import MOST, require_count, require_signal_to_noise, shown
@@ -43,6 +44,13 @@ class GaussianMechanism:
         require_count("count", self.count)
         require_sampling_rate("sampling_rate", self.sampling_rate)
 
+    @property
+    def mu(self) -> float | None:
+        """``sqrt(K) / z`` of full batches, by whose squares they compose; None on samples of the rows."""
+        if self.sampling_rate != 1:
+            return None
+        return math.sqrt(self.count) / self.noise_multiplier if self.noise_multiplier > 0 else math.inf
+
 
 @dataclass(frozen=True)
 class CodedMechanism:
@@ -63,6 +71,8 @@ class CodedMechanism:
 
     coded_samples: int
     signal_to_noise: float
+
+    mu: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         require_count("coded_samples", self.coded_samples)

@@ -68,6 +68,10 @@ class Noise(ABC):
         """
 
     @abstractmethod
+    def precise(self, values: FloatArray) -> FloatArray:
+        """Return values in the precision in which to compute with them."""
+
+    @abstractmethod
     def blocks(self, rows: Rows) -> Iterator[Rows]:
         """Yield rows in the precision in which to compute with them, block by block."""
 
@@ -105,6 +109,10 @@ class SeededNoise(Noise):
         draws += values
         return draws
 
+    def precise(self, values: FloatArray) -> FloatArray:
+        """Return the values as they are."""
+        return values
+
     def blocks(self, rows: Rows) -> Iterator[Rows]:
         """Yield the rows as they are, in one block."""
         yield rows
@@ -135,7 +143,11 @@ class ExactNoise(Noise):
             random_bytes=self.random_bytes,
         )
 
+    def precise(self, values: FloatArray) -> FloatArray:
+        """Return the values in double precision."""
+        return values.astype(np.float64)
+
     def blocks(self, rows: Rows) -> Iterator[Rows]:
         """Yield the rows in double precision, in blocks, so that a mapped file is never in memory as a whole."""
         for block in rows.blocks(BLOCK_ROWS):
-            yield Rows(block.features.astype(np.float64), block.labels.astype(np.float64), block.weights)
+            yield Rows(self.precise(block.features), self.precise(block.labels), block.weights)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field
 
 from codedfl.coding import Geometry
 from codedfl.data import Task
+from codedfl.errors import InputError
 from codedfl.losses import Loss
 from codedfl.schemes._heavy_ball import Course, HeavyBall, HeavyBallState, noise_in_sum
 from codedfl.setting import Setting
@@ -67,6 +68,20 @@ class PrivateDescent(HeavyBall[PrivateCurvature]):
     def curvature(self) -> Mean:
         """The upload before the first round."""
         return cast(Mean, self.upload)
+
+    def network_options(self) -> Mapping[str, Any]:
+        """Return ``mean`` for a curvature left open; refuse Poisson batches, and second moments, which answer a message."""
+        sampling_rate, curvature = self.curvature.sampling_rate, self.curvature.curvature
+        if sampling_rate != 1:
+            raise InputError(
+                f"options.sampling_rate = {sampling_rate} is not possible over a network, where updates are on all rows:"
+                " leave it out."
+            )
+        if curvature == "second-moments":
+            raise InputError(
+                'options.curvature = "second-moments" is not possible over a network: choose "mean" or "none".'
+            )
+        return {"curvature": "mean"} if curvature == "auto" else {}
 
     def budget(self, setting: Setting) -> Budget:
         """Return the division of the budget."""

@@ -106,7 +106,7 @@ class HessianMixing(PrivateScheme[tuple[CodedData, ...]]):
             np.zeros_like(model),
             np.zeros(model.shape),
             0.0,
-            inverses=_inverses(prepared.held, ridge).astype(model.dtype),
+            inverses=_inverses(prepared.held, ridge, _all_over_sketched(prepared.setting)).astype(model.dtype),
             samples=prepared.setting.federation.samples,
             ridge=ridge,
             shares=cast(PrivatePlan, prepared.device).shares,
@@ -125,14 +125,20 @@ class HessianMixing(PrivateScheme[tuple[CodedData, ...]]):
         return replace(state, round=state.round + 1, model=state.model - number(round.step_size) * step), {}
 
 
+def _all_over_sketched(setting: Setting) -> float:
+    """Return all samples over those of devices that sent sketches, which those of the others are taken to be like."""
+    samples = setting.federation.samples
+    return float(samples.sum()) / float(samples[setting.code.uploading].sum())
+
+
 @one_blas_thread()
-def _inverses(sketches: Sequence[CodedData], ridge: float) -> FloatArray:
-    """Return the inverse for each sketch, (T, d, d)."""
+def _inverses(sketches: Sequence[CodedData], ridge: float, scale: float) -> FloatArray:
+    """Return the inverse for each sketch, of second moments that are scaled, (T, d, d)."""
     inverses = []
     for sketch in sketches:
         values, vectors = scipy.linalg.eigh(sketch.moments())
-        error = second_moment_error(max(float(values.mean()), 0.0), len(values), sketch.effective_rows)
-        damped = np.maximum(values - sketch.noise_variance, 0.0) + ridge + max(0.0, error - ridge) / 2
+        error = scale * second_moment_error(max(float(values.mean()), 0.0), len(values), sketch.effective_rows)
+        damped = scale * np.maximum(values - sketch.noise_variance, 0.0) + ridge + max(0.0, error - ridge) / 2
         inverses.append((vectors / damped) @ vectors.T)
     return np.stack(inverses)
 

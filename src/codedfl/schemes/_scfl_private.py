@@ -59,7 +59,8 @@ class CodedDescent(HeavyBall[tuple[CodedData, ...]]):
         if not setting.code.uploading.all():
             absent = int(np.count_nonzero(~setting.code.uploading))
             raise InputError(
-                f"{self.title} needs the coded data of all devices, but {absent} upload(s) none: leave it out."
+                f"{self.title} needs the coded data of all devices, but {absent} upload(s) none: let all upload, or choose"
+                " another scheme."
             )
         super().require_possible(setting, plan)
         self.effective_multiplier(setting, plan)

@@ -27,6 +27,7 @@ from codedfl.uploads._upload import (
     LARGEST_ENTRY,
     LARGEST_PRODUCT,
     UNIT_ROUNDOFF,
+    AgreedNoise,
     Array,
     ArrayLayout,
     Coverage,
@@ -40,18 +41,6 @@ from codedfl.uploads._upload import (
     require_target,
 )
 
-UPLOADS: tuple[type[Upload], ...] = (
-    CodedRows,
-    CodedFactor,
-    SketchedFactor,
-    Subspace,
-    ExactStatistics,
-    NoisyStatistics,
-    Mean,
-    Sketches,
-)
-"""Every upload. A new one needs a new file and a line here."""
-
 __all__ = [
     "BLUR",
     "GROWTH",
@@ -64,8 +53,8 @@ __all__ = [
     "MOST_FIRST_ORDER_ROUNDS",
     "MOST_ROUNDS",
     "UNIT_ROUNDOFF",
-    "UPLOADS",
     "USUAL_RANKS",
+    "AgreedNoise",
     "Array",
     "ArrayLayout",
     "Budget",

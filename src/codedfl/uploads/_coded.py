@@ -12,7 +12,7 @@ from codedfl.errors import InputError
 from codedfl.privacy import CodedMechanism, PrivacyAccountant, Release, coded_noise, mi_dp_bits, signal_to_noise
 from codedfl.setting import Code, Setting
 from codedfl.typing import FloatArray
-from codedfl.uploads._upload import Coverage, HeldT, Terms, Upload
+from codedfl.uploads._upload import AgreedNoise, Coverage, HeldT, Terms, Upload
 
 NORMAL_ERROR = 2.0**-50
 """Mean distance of a normal number of numpy from an ideal one: its sampler takes 52 bits, and its widest layer of 3.66 has values
@@ -55,6 +55,14 @@ class Coded(Upload[HeldT]):
             noise = noise / int(np.count_nonzero(code.uploading))
         ones = np.ones(len(code.uploading))
         return replace(code, noise_variance=noise[0] * ones, label_noise_variance=noise[1] * ones)
+
+    def agreed_noise(self, terms: Terms) -> AgreedNoise | None:
+        """Return the noise of the share of a target, half of the signal-to-noise ratio for features and for labels each."""
+        if terms.target is None or terms.clip_norm is None or not self.noise:
+            return None
+        noise, label_noise = coded_noise(terms.target, terms.coded_samples, terms.clip_norm, self.budget_share).tolist()
+        mechanism = self.mechanism(terms, noise, label_noise, 0)
+        return None if mechanism is None else AgreedNoise(noise, label_noise, mechanism)
 
     def noise_levels(self, setting: Setting, coverage: Coverage) -> tuple[FloatArray, FloatArray]:
         """Return the variances that each device adds."""

@@ -16,7 +16,7 @@ from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.losses import Loss, make_loss
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import GaussianMechanism, Noise, PrivacyTarget, Release, rounding_delta
+from codedfl.privacy import GaussianMechanism, Noise, Release, rounding_delta
 from codedfl.setting import LARGEST_GRAM, Code, Setting
 from codedfl.typing import FloatArray
 from codedfl.uploads._budget import MEAN_SHARE, Budget, CurvatureDetail, divide
@@ -25,6 +25,7 @@ from codedfl.uploads._upload import (
     LARGEST_PRODUCT,
     SINGLE,
     UNIT_ROUNDOFF,
+    AgreedNoise,
     Array,
     ArrayLayout,
     Coverage,
@@ -240,9 +241,12 @@ class Mean(Upload[PrivateCurvature]):
             return None
         return GaussianMechanism(math.sqrt(noise_variance) / terms.clip_norm)
 
-    def agreed_mechanism(self, target: PrivacyTarget) -> GaussianMechanism:
-        """Return the sum of the features with its share of the budget."""
-        return GaussianMechanism(target.multiplier_for_share(MEAN_SHARE))
+    def agreed_noise(self, terms: Terms) -> AgreedNoise | None:
+        """Return the noise of the sum of the features with its share of the budget."""
+        if terms.target is None or terms.clip_norm is None:
+            return None
+        multiplier = terms.target.multiplier_for_share(MEAN_SHARE)
+        return AgreedNoise((multiplier * terms.clip_norm) ** 2, 0.0, GaussianMechanism(multiplier))
 
     def sensitivities(self, terms: Terms, samples: int) -> tuple[float, float]:  # noqa: ARG002 (of all of them)
         """Return ``B``, and 0 about labels."""

@@ -19,6 +19,7 @@ from codedfl.uploads._coded import noise_of_coded
 from codedfl.uploads._factor import CodedFactor, draw_factors
 from codedfl.uploads._rows import CodedRows
 from codedfl.uploads._upload import (
+    AgreedNoise,
     Array,
     Coverage,
     Layout,
@@ -164,8 +165,18 @@ class Sketches(Upload[tuple[CodedData, ...]]):
 
     def mechanism_in(self, setting: Setting) -> CodedMechanism:
         """Return the mechanism of all sketches of a device to whoever sees them."""
-        rows = self.sketches * setting.code.coded_samples
-        return CodedMechanism(rows, _ratio(require_target(setting, "private sketches"), rows, self.budget_share))
+        return self._mechanism(require_target(setting, "private sketches"), setting.code.coded_samples)
+
+    def _mechanism(self, target: PrivacyTarget, coded_samples: int) -> CodedMechanism:
+        rows = self.sketches * coded_samples
+        return CodedMechanism(rows, _ratio(target, rows, self.budget_share))
+
+    def agreed_noise(self, terms: Terms) -> AgreedNoise | None:
+        """Return the noise at which all sketches of a device use their share of the target."""
+        if terms.target is None or terms.clip_norm is None:
+            return None
+        mechanism = self._mechanism(terms.target, terms.coded_samples)
+        return AgreedNoise(terms.clip_norm**2 / mechanism.signal_to_noise, 0.0, mechanism)
 
     def code(self, setting: Setting, coverage: Coverage) -> Code:  # noqa: ARG002 (as for coded data)
         """Return the code with the noise of each device; there are no labels to add noise to."""

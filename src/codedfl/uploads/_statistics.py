@@ -20,6 +20,7 @@ from codedfl.uploads._upload import (
     DOUBLE,
     LARGEST_PRODUCT,
     UNIT_ROUNDOFF,
+    AgreedNoise,
     Array,
     ArrayLayout,
     Coverage,
@@ -107,7 +108,7 @@ class _Statistics(Upload[HeldT]):
 class ExactStatistics(_Statistics[Gram]):
     """``X_i^T X_i`` and ``X_i^T Y_i`` of every device, without projection, noise or clipping, so without any privacy guarantee.
 
-    Their sum is that of all data, which a simulation knows as ``Setting.gram``.
+    If everybody takes part, their sum is that of all data, which a simulation knows as ``Setting.gram``.
 
     Example:
         >>> from codedfl.experiment import build_experiment, load_config
@@ -121,6 +122,7 @@ class ExactStatistics(_Statistics[Gram]):
     name = "statistics"
     purpose = "exact-statistics"
     message = "exact second moments"
+    can_have_noise = False
 
     @property
     def noise(self) -> bool:
@@ -134,30 +136,31 @@ class ExactStatistics(_Statistics[Gram]):
 
     def collect(self, terms: Terms, samples: FloatArray, received: Iterable[tuple[int, Received]]) -> Gram:
         """Return their sum; nobody sent ``Y^T Y``, which is NaN in it."""
-        d, o = terms.dimension, terms.outputs
+        d, o, behind = terms.dimension, terms.outputs, 0
         matrix = np.full((d + o, d + o), np.nan)
         matrix[:d] = 0.0
-        for _, upload in received:
+        for i, upload in received:
             matrix[:d, :d] += _unpacked(upload.arrays["moments"], d)
             matrix[:d, d:] += upload.arrays["cross"]
+            behind += int(samples[i])
         matrix[d:, :d] = matrix[:d, d:].T
-        return Gram(matrix, d, int(samples.sum()))
+        return Gram(matrix, d, behind)
 
     def simulated(self, setting: Setting, coverage: Coverage) -> Gram:  # noqa: ARG002 (of all samples)
-        """Return the Gram matrix of all data."""
-        return setting.gram
+        """Return the Gram matrix of the data of all devices that take part."""
+        if setting.code.uploading.all():
+            return setting.gram
+        return compute_gram(setting.uploading_rows, setting.workers)
 
     def cost(self, setting: Setting, coverage: Coverage) -> UploadCost:  # noqa: ARG002
-        """Charge each device ``d (d + 1) / 2 + d o`` numbers and ``l`` times as many MACs, and the server the additions."""
-        d, o, devices = setting.federation.dimension, setting.federation.outputs, setting.federation.devices
-        numbers = d * (d + 1) / 2 + d * o
-        return UploadCost.charged(
-            setting, np.full(devices, numbers), setting.federation.samples * numbers, devices * numbers
-        )
+        """Charge who takes part ``d (d + 1) / 2 + d o`` numbers and ``l`` times as many MACs, and the server the additions."""
+        d, o = setting.federation.dimension, setting.federation.outputs
+        numbers = setting.code.uploading * (d * (d + 1) / 2 + d * o)
+        return UploadCost.charged(setting, numbers, setting.federation.samples * numbers, float(numbers.sum()))
 
     def releases(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:  # noqa: ARG002
-        """Return the statistics, which nothing protects."""
-        return (Release(self.message, None),)
+        """Return the statistics of a device that takes part, which nothing protects."""
+        return (Release(self.message, None),) if setting.code.uploading[device] else ()
 
     def mechanism(
         self,
@@ -190,7 +193,7 @@ class ExactStatistics(_Statistics[Gram]):
         return self.message
 
     def depends_on(self, code: Code) -> Code:
-        """Return a blank code: nothing is coded."""
+        """Return a code that only says who takes part: nothing is coded."""
         return code.uncoded()
 
 
@@ -290,9 +293,11 @@ class NoisyStatistics(_Statistics[NoisyMoments]):
         return NoisyMoments(features, cross, deviation, cross_deviation, least)
 
     def _deviations(self, setting: Setting) -> tuple[float, float]:
+        return self._deviations_for(require_target(setting, self.message), clip_norm_of(setting))
+
+    def _deviations_for(self, target: PrivacyTarget, bound: float) -> tuple[float, float]:
         """Return the noise of one mechanism about features, and about features and labels."""
-        target, bound = require_target(setting, self.message), clip_norm_of(setting)
-        multiplier = self.mechanism_in(setting).noise_multiplier
+        multiplier = self._mechanism(target).noise_multiplier
         if self._adaptive:
             return multiplier * bound**2, multiplier * bound * target.label_bound
         deviation = multiplier * joint_sensitivity(bound, target.label_bound)
@@ -305,15 +310,23 @@ class NoisyStatistics(_Statistics[NoisyMoments]):
         deviation, cross_deviation = self._deviations(setting)
         return adding * share * deviation**2, adding * share * cross_deviation**2
 
-    def mechanism_in(self, setting: Setting) -> GaussianMechanism:
+    def _mechanism(self, target: PrivacyTarget) -> GaussianMechanism:
         """Return the mechanism of what a device sends: all of the budget, less what was spent before."""
         releases = 3 if self._adaptive else 1
-        multiplier = require_target(setting, self.message).noise_multiplier(updates=releases)
-        return GaussianMechanism(multiplier, releases)
+        return GaussianMechanism(target.noise_multiplier(updates=releases), releases)
+
+    def agreed_noise(self, terms: Terms) -> AgreedNoise | None:
+        """Return the noise at which the statistics of a device use all of the target."""
+        if terms.target is None or terms.clip_norm is None:
+            return None
+        deviation, cross_deviation = self._deviations_for(terms.target, terms.clip_norm)
+        return AgreedNoise(deviation**2, cross_deviation**2, self._mechanism(terms.target))
 
     def releases(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:  # noqa: ARG002
         """Return the mechanism of what a device sends, if it takes part."""
-        return (Release(self.message, self.mechanism_in(setting)),) if setting.code.uploading[device] else ()
+        if not setting.code.uploading[device]:
+            return ()
+        return (Release(self.message, self._mechanism(require_target(setting, self.message))),)
 
     def mechanism(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int

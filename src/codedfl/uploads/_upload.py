@@ -149,6 +149,21 @@ class Received:
 
 
 @dataclass(frozen=True)
+class AgreedNoise:
+    """The noise that a privacy target prescribes to every device alike.
+
+    Args:
+        noise_variance: ``sigma^2``.
+        label_noise_variance: ``sigma_Y^2``.
+        mechanism: what an upload with it is to whoever sees it.
+    """
+
+    noise_variance: float
+    label_noise_variance: float
+    mechanism: Mechanism
+
+
+@dataclass(frozen=True)
 class UploadCost:
     """The cost of the one-shot upload for each device and the server, with devices in parallel.
 
@@ -225,6 +240,9 @@ class Upload(ABC, Generic[HeldT]):
 
     has_rows: ClassVar[bool] = False
     """Whether that are rows, from which it can draw batches."""
+
+    can_have_noise: ClassVar[bool] = True
+    """Whether a device may add noise; otherwise the server learns exactly what `message` says."""
 
     tells_of_labels: ClassVar[bool] = True
     """Whether anything in it depends on labels."""
@@ -329,9 +347,16 @@ class Upload(ABC, Generic[HeldT]):
         """Return the cost, without drawing anything."""
 
     def noise_levels(self, setting: Setting, coverage: Coverage) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
-        """Return the variances that each device adds in a simulation, about features and about labels, both (N,)."""
-        on = setting.code.uploading * float(self.noise)
-        return on * setting.code.noise_variance, on * setting.code.label_noise_variance
+        """Return the variances that each device adds in a simulation, about features and about labels, both (N,).
+
+        By default those of `agreed_noise`, of which each device adds its share if the server sees the sum alone, or the code's.
+        """
+        on, terms = setting.code.uploading * float(self.noise), Terms.of(setting)
+        agreed = self.agreed_noise(terms)
+        if agreed is None:
+            return on * setting.code.noise_variance, on * setting.code.label_noise_variance
+        shares = max(int(np.count_nonzero(sending(setting))), 1) if terms.sums_only and self.can_be_summed else 1
+        return on * agreed.noise_variance / shares, on * agreed.label_noise_variance / shares
 
     @abstractmethod
     def releases(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
@@ -360,8 +385,11 @@ class Upload(ABC, Generic[HeldT]):
         mechanism = self.mechanism(terms, noise_variance, label_noise_variance, samples)
         return math.inf if mechanism is None else epsilon_of((mechanism,), delta)
 
-    def agreed_mechanism(self, target: PrivacyTarget) -> Mechanism | None:  # noqa: ARG002 (for private schemes)
-        """Return the mechanism that a target prescribes to all devices alike; None if each device sets its own noise."""
+    def agreed_noise(self, terms: Terms) -> AgreedNoise | None:  # noqa: ARG002 (for uploads that keep a target)
+        """Return the noise of each device against a server that sees each message, as the target of the terms prescribes it.
+
+        None if each device sets its own noise.
+        """
         return None
 
     @abstractmethod

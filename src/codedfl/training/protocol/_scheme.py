@@ -144,6 +144,14 @@ class Scheme(Generic[HeldT]):
         """Whether a federation of real devices can train it."""
         return self.device.over_network
 
+    def network_options(self) -> Mapping[str, Any]:
+        """Return the options that a network decides, by name.
+
+        Raises:
+            InputError: an option has a value that no network allows.
+        """
+        return {}
+
     # What travels ------------------------------------------------------------------------------------------------------
 
     def travels_down(self, shape: Shape) -> Mapping[str, Shape]:
