@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from codedfl.data import Dataset, load_dataset
-from codedfl.data._own_files import load_file
-from codedfl.data._raw_tables import Columns
-from codedfl.data._targets import TaskChoice
+from codedfl.data import Columns, Dataset, TaskChoice, load_dataset
+from codedfl.data._loading import load_file
 from codedfl.errors import InputError, InputListError
 
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codedfl.data._dataset import Dataset, one_hot
-from codedfl.data._partition import (
+from codedfl.data import (
+    Dataset,
     Partition,
-    Parts,
     partition,
     partition_by_column,
     partition_dirichlet,
     partition_iid,
     partition_shards,
-    split_rows,
 )
+from codedfl.data._dataset import one_hot
+from codedfl.data._partition import Parts, split_rows
 from codedfl.errors import InputError
 
 LABELS = st.lists(st.integers(0, 3), min_size=1, max_size=60)

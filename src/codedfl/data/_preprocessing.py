@@ -7,21 +7,99 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from codedfl._messages import listing, shown
-from codedfl.data._column import Column
-from codedfl.data._problems import refuse_all
+from codedfl._validation import refuse_all
+from codedfl.data._cells import (
+    FLOAT32_LIMIT,
+    ISO,
+    Cells,
+    Kind,
+    as_booleans,
+    as_categories,
+    as_days,
+    as_numbers,
+    beyond_float32,
+)
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray
 
 VERSION = 1
 """Version of what `Preprocessing.to_dict` writes."""
+
+_VALUES = {"number": "numbers", "boolean": "true or false", "date": "dates"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """What happens to one column of a raw table.
+
+    Args:
+        name: its name.
+        kind: what its values are.
+        fill: stands in for missing values: a number (of days, for dates) or a category; "" for none of the categories.
+        categories: those that get a column of their own; others are zero in all of them.
+        bounds: clip numbers to these and scale them to [-1, 1]; None to leave them as they are.
+        date_format: format of dates in text, besides ISO 8601.
+        given: whether all of this was given by the user, so that nothing was learnt from data.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: str
+    kind: Kind
+    fill: float | str
+    categories: tuple[str, ...] = ()
+    bounds: tuple[float, float] | None = None
+    date_format: str = ISO
+    given: bool = False
+
+    def __post_init__(self) -> None:
+        is_text = self.kind == "category"
+        ordered = self.bounds is None or -FLOAT32_LIMIT <= self.bounds[0] < self.bounds[1] <= FLOAT32_LIMIT
+        if (
+            isinstance(self.fill, str) != is_text
+            or not (isinstance(self.fill, str) or abs(self.fill) <= FLOAT32_LIMIT)
+            or is_text != bool(self.categories)
+            or len(set(self.categories)) < len(self.categories)
+            or (is_text and self.bounds is not None)
+            or not ordered
+        ):
+            raise InputError(f"the preprocessing of the column {shown(self.name)} is not consistent: fit it again.")
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the numeric columns that it becomes."""
+        return tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
+
+    def read(self, cells: pd.Series) -> tuple[npt.NDArray[Any], list[str]]:
+        """Return the cells of a table as text for a category, else as float64, and the problems with them."""
+        if self.kind == "category":
+            return as_categories(cells), []
+        values, bad = _read_cells(cells, self.kind, self.date_format)
+        problems = []
+        if bad.any():
+            examples = listing([shown(value, 30) for value in pd.unique(cells[bad].astype(object).map(str))[:3]])
+            problems.append(
+                f"column {shown(self.name)} has {np.count_nonzero(bad)} value(s) that are not {_VALUES[self.kind]} ({examples}): "
+                "correct them, or leave cells without a value empty."
+            )
+        if problem := beyond_float32(f"column {shown(self.name)}", values):
+            problems.append(problem)
+        return values, problems
+
+
+def _read_cells(cells: pd.Series, kind: Kind, date_format: str) -> Cells:
+    """Return the cells of a column that is no category as float64, and those that are not of its kind."""
+    if kind == "date":
+        return as_days(cells, date_format)
+    return as_booleans(cells) if kind == "boolean" else as_numbers(cells)
 
 
 @dataclass(frozen=True)
