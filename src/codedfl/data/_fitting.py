@@ -246,7 +246,7 @@ def _kinds(drafts: Sequence[Draft]) -> list[str]:
     """Return how columns were read, unless all of them are numbers or truth values."""
     fitted = [draft.fitted for draft in drafts if draft.fitted is not None]
     dates = [column.name for column in fitted if column.kind == "date"]
-    categories = [f"{column.name} ({len(column.categories)})" for column in fitted if column.kind == "category"]
+    categories = [f"{column.name} ({len(column.categories)})" for column in fitted if column.is_category]
     parts = [f"categories have a column each: {listing(categories, MOST_NAMES)}"] if categories else []
     parts += [f"dates are days since 2000-01-01: {listing(dates, MOST_NAMES)}"] if dates else []
     return [f"{'; '.join(parts)}."] if parts else []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -61,7 +61,7 @@ class Column:
     given: bool = False
 
     def __post_init__(self) -> None:
-        is_text = self.kind == "category"
+        is_text = self.is_category
         ordered = self.bounds is None or -FLOAT32_LIMIT <= self.bounds[0] < self.bounds[1] <= FLOAT32_LIMIT
         if (
             isinstance(self.fill, str) != is_text
@@ -74,15 +74,25 @@ class Column:
             raise InputError(f"the preprocessing of the column {shown(self.name)} is not consistent: fit it again.")
 
     @property
+    def is_category(self) -> bool:
+        """Whether its values are text rather than numbers."""
+        return self.kind == "category"
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """Names of the numeric columns that it becomes."""
         return tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
 
     def read(self, cells: pd.Series) -> tuple[npt.NDArray[Any], list[str]]:
         """Return the cells of a table as text for a category, else as float64, and the problems with them."""
-        if self.kind == "category":
+        if self.is_category:
             return as_categories(cells), []
-        values, bad = _read_cells(cells, self.kind, self.date_format)
+        read: Mapping[Kind, Callable[[pd.Series], Cells]] = {
+            "number": as_numbers,
+            "boolean": as_booleans,
+            "date": partial(as_days, date_format=self.date_format),
+        }
+        values, bad = read[self.kind](cells)
         problems = []
         if bad.any():
             examples = listing([shown(value, 30) for value in pd.unique(cells[bad].astype(object).map(str))[:3]])
@@ -93,13 +103,6 @@ class Column:
         if problem := beyond_float32(f"column {shown(self.name)}", values):
             problems.append(problem)
         return values, problems
-
-
-def _read_cells(cells: pd.Series, kind: Kind, date_format: str) -> Cells:
-    """Return the cells of a column that is no category as float64, and those that are not of its kind."""
-    if kind == "date":
-        return as_days(cells, date_format)
-    return as_booleans(cells) if kind == "boolean" else as_numbers(cells)
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ class Preprocessing:
         from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
         parts: list[tuple[str, Any, list[str]]] = []
-        for kind, group in groupby(self.columns, lambda column: (column.kind == "category", column.bounds is not None)):
+        for kind, group in groupby(self.columns, lambda column: (column.is_category, column.bounds is not None)):
             own = list(group)
             if kind == (True, False):
                 encoder = OneHotEncoder(
