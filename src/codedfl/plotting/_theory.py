@@ -10,19 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
+from codedfl.plotting._canvas import BLUE, DARK, GREEN, GREY, ORANGE, PINK, RED, new_figure, tidy, to_png
 from codedfl.theory import GapBound, Knob, LimitError, LimitPoint, Reading, RoundLaw
 
-RED, BLUE = "#D55E00", "#0072B2"
-
 TERMS = {
-    "bias_of_code": ("bias of the coded data", "#D55E00"),
-    "bias_of_drift": ("bias of local steps", "#CC79A7"),
-    "projection": ("projection", "#E69F00"),
+    "bias_of_code": ("bias of the coded data", RED),
+    "bias_of_drift": ("bias of local steps", PINK),
+    "projection": ("projection", ORANGE),
     "drift": ("drift squared", "#F0A3C8"),
-    "noise": ("noise", "#0072B2"),
+    "noise": ("noise", BLUE),
     "noise_and_data": ("noise and data", "#56B4E9"),
-    "arrivals": ("arrivals", "#009E73"),
+    "arrivals": ("arrivals", GREEN),
     "device_batches": ("batches of devices", "#7FCDBB"),
     "server_batches": ("batches of the server", "#8C6BB1"),
     "label_noise": ("label noise", "#A6761D"),
@@ -108,8 +106,7 @@ def theory_figure(report: Report) -> Figure:
     )
     panels[0].set_ylim(at_run * 1e-11, at_run * 1e3)
     for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+        tidy(axes)
         axes.set_axisbelow(True)
     named = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=7, fontsize=9, frameon=False)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from codedfl.plotting import SeedCurves, can_draw_sweep, draw_seed_curves, draw_sweep
+from codedfl.plotting import SeedCurves, can_draw_sweep, draw_seed_curves, draw_sweep, new_figure
 from codedfl.plotting import _sweep as sweep_module
-from codedfl.plotting._canvas import new_figure
-from codedfl.plotting._seed_curves import _band
+from codedfl.plotting._curves import _band
 from codedfl.training import Evaluation
 
 
