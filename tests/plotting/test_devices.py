@@ -7,9 +7,8 @@ import pytest
 
 from codedfl.experiment import Audit, run_audit
 from codedfl.incentive import DeviceTraits, contract_for_reward
-from codedfl.plotting import _federation as module
-from codedfl.plotting import draw_federation
-from codedfl.plotting._devices import audit_figure, contract_figure
+from codedfl.plotting import _devices, draw_federation
+from codedfl.plotting._devices import audit_figure, contract_figure, federation_figure
 from codedfl.privacy import DeviceAudit
 from tests.plotting.pictures import assert_readable
 from tests.support import small_config
@@ -82,7 +81,7 @@ def test_cells_show_who_arrived_who_was_late_and_who_was_away(monkeypatch: pytes
         kept.append(figure)
         return b""
 
-    monkeypatch.setattr(module, "to_png", keep)
+    monkeypatch.setattr(_devices, "to_png", keep)
     draw_federation([0, 1, 2, 3], [0.1, 0.8, 0.85, 0.9], "accuracy", ["north", "east"], ASKED, ARRIVED)
     above, below = kept[0].axes  # type: ignore[attr-defined]
     assert above.lines[0].get_xdata().tolist() == [1, 2, 3], "the zero model is left out"
@@ -95,4 +94,4 @@ def test_names_and_legend_can_be_read(devices: int) -> None:
     asked = np.ones((30, devices), np.bool_)
     names = [f"the $very$ long name of device {i}" for i in range(devices)]
     scores = np.linspace(0.1, 0.9, 31).tolist()
-    assert_readable(module.federation_figure(range(31), scores, "accuracy", names, asked, asked))
+    assert_readable(federation_figure(range(31), scores, "accuracy", names, asked, asked))
