@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+
 from codedfl.config import load_config
 from codedfl.data import Dataset
 from codedfl.errors import InputError
 from codedfl.estimators import CodedRegressor
-from codedfl.estimators._training import SCORED_ROWS
+from codedfl.estimators._training import SCORED_ROWS, column_names, device_names, without_column
 from codedfl.experiment import build_experiment
 from tests.estimators.problems import QUICK
-from typing import Any
-import pandas as pd
-import polars as pl
-from codedfl.estimators._training import column_names, device_names, without_column
 
 
 def test_an_experiment_takes_a_ready_dataset_in_place_of_the_named_one() -> None:

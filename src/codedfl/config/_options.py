@@ -1,18 +1,22 @@
-"""The options of single schemes, which are the arguments of their builders."""
+"""Checks of values that no schema describes: options of single schemes, and what users know about the columns of tables."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from datetime import date, datetime
 from functools import cache
 from typing import Any, get_type_hints
 
-from codedfl._messages import no_such_key
+from codedfl._messages import no_such_key, shown_json, shown_key
 from codedfl.errors import InputError
 from codedfl.schemes import make_scheme, scheme_builder
 
 MAX_COUNT = 10**9
 """The largest count: larger ones are typing errors, or overflow."""
+
+LARGEST = 1e38
+"""Numbers beyond this are not representable in single precision."""
 
 
 def option_defaults(scheme: str) -> dict[str, Any]:
@@ -70,3 +74,66 @@ def check_options(scheme: str, options: Mapping[str, Any]) -> None:
     except InputError as error:
         text = str(error)
         raise InputError(text if text.startswith("options.") else f"options.{scheme}.{text}") from error
+
+
+def check_bounds(bounds: Any) -> Any:
+    """Return bounds by column, with dates as text in ISO 8601; anything but a table of columns is left to the schema.
+
+    Raises:
+        InputError: the bounds of a column are not two numbers, or two dates, of which the first is smaller.
+
+    Example:
+        >>> check_bounds({"age": [0, 120], "admitted": [date(2020, 1, 1), "2024-12-31"]})
+        {'age': [0, 120], 'admitted': ['2020-01-01', '2024-12-31']}
+    """
+    if not isinstance(bounds, dict):
+        return bounds
+    checked = {}
+    for name, ends in bounds.items():
+        plain = [end.isoformat() if isinstance(end, date) else end for end in ends] if _is_list(ends) else []
+        if len(plain) != 2 or not _in_order(*plain):
+            raise InputError(
+                f"data.bounds.{shown_key(str(name))} = {shown_json(ends)} is not possible: give two numbers, or two dates like "
+                '"2024-12-31", the smaller one first.'
+            )
+        checked[name] = plain
+    return checked
+
+
+def check_categories(categories: Any) -> Any:
+    """Return categories by column, as text; anything but a table of columns is left to the schema.
+
+    Raises:
+        InputError: the categories of a column are not a list of different words or whole numbers.
+
+    Example:
+        >>> check_categories({"ward": ["surgery", 2]})
+        {'ward': ['surgery', '2']}
+    """
+    if not isinstance(categories, dict):
+        return categories
+    checked = {}
+    for name, words in categories.items():
+        items = list(words) if _is_list(words) else [None]
+        texts = [str(item).strip() for item in items]
+        if not all(isinstance(item, str | int) for item in items) or len(set(texts)) < len(texts) or "" in texts:
+            raise InputError(
+                f"data.categories.{shown_key(str(name))} = {shown_json(words)} is not possible: give a list of different words, "
+                "or [] to learn them from the data."
+            )
+        checked[name] = texts
+    return checked
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _in_order(low: Any, high: Any) -> bool:
+    numbers = [end for end in (low, high) if isinstance(end, int | float) and not isinstance(end, bool)]
+    if len(numbers) == 2:
+        return bool(-LARGEST < low < high < LARGEST)
+    try:
+        return datetime.fromisoformat(low) < datetime.fromisoformat(high)
+    except (TypeError, ValueError):
+        return False
