@@ -50,8 +50,13 @@ class InferredKind:
     """The kind of a column as its cells suggest it, or a problem in one sentence."""
 
     kind: Kind = "category"
-    date_format: str = ""
+    date_format: str = ISO
     problem: str = ""
+
+    @property
+    def is_category(self) -> bool:
+        """Whether the values are text rather than numbers."""
+        return self.kind == "category"
 
 
 def infer_kind(column: pd.Series) -> InferredKind:
@@ -72,7 +77,7 @@ def infer_kind(column: pd.Series) -> InferredKind:
     if types.is_bool_dtype(dtype) or inferred == "boolean":
         return InferredKind("boolean")
     if types.is_datetime64_any_dtype(dtype) or inferred in ("datetime64", "datetime", "date"):
-        return InferredKind("date", ISO)
+        return InferredKind("date")
     if inferred in ("integer", "floating", "mixed-integer-float", "decimal"):
         return InferredKind("number")
     if inferred == "string":
@@ -128,11 +133,11 @@ def _date_formats(distinct: pd.Series) -> tuple[list[str], np.ndarray]:
     for date_format in DATE_FORMATS:
         if not _parse_dates(first, date_format).notna().any():
             continue
-        found = _parse_dates(distinct, date_format).notna().to_numpy()
-        if found.all():
+        fits = _parse_dates(distinct, date_format).notna().to_numpy()
+        if fits.all():
             fitting.append(date_format)
-        if np.count_nonzero(found) > np.count_nonzero(best):
-            best = found
+        if np.count_nonzero(fits) > np.count_nonzero(best):
+            best = fits
     return fitting, best
 
 
@@ -178,10 +183,10 @@ def as_days(column: pd.Series, date_format: str = ISO) -> Cells:
         return _days(column), np.zeros(len(column), np.bool_)
     codes, values = _distinct(column)
     texts = pd.Series([value.strip() if isinstance(value, str) else None for value in values], dtype=object)
-    found = _parse_dates(texts, date_format)
+    times = _parse_dates(texts, date_format)
     if date_format != ISO:
-        found = found.fillna(_parse_dates(texts, ISO))
-    days = _days(found)
+        times = times.fillna(_parse_dates(texts, ISO))
+    days = _days(times)
     for place, value in enumerate(values):
         if isinstance(value, date | np.datetime64):
             days[place] = _days(pd.Series([pd.Timestamp(value)]))[0]
@@ -273,9 +278,9 @@ def _days(times: pd.Series) -> FloatArray:
 
 def _parse_dates(texts: pd.Series, date_format: str) -> pd.Series:
     """Return points in time in UTC; NaT for text that is not in the format."""
-    found = pd.to_datetime(texts, format=date_format, errors="coerce", utc=True)
+    times = pd.to_datetime(texts, format=date_format, errors="coerce", utc=True)
     # Bare years and times of day pass as ISO 8601 too, but rarely mean a date.
-    return found.where(texts.str.match(r"\d{4}-\d{2}").fillna(False).astype(bool)) if date_format == ISO else found
+    return times.where(texts.str.match(r"\d{4}-\d{2}").fillna(False).astype(bool)) if date_format == ISO else times
 
 
 def _by_value(column: pd.Series, convert: Callable[[Any], float]) -> Cells:

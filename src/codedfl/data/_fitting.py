@@ -12,7 +12,7 @@ import pandas as pd
 
 from codedfl._messages import did_you_mean, listing, shown
 from codedfl._validation import refuse_all
-from codedfl.data._cells import EPOCH, ISO, InferredKind, as_categories, as_days, infer_kind
+from codedfl.data._cells import EPOCH, InferredKind, as_categories, as_days, infer_kind
 from codedfl.data._preprocessing import Column, Preprocessing
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray, IntArray
@@ -120,10 +120,10 @@ def fit_with_remarks(
         source: as for `fit_preprocessing`.
         problems: what is already known to be wrong with the table.
     """
-    given_bounds, given_categories = dict(bounds or {}), dict(categories or {})
-    found = [*problems, *_unknown_names(frame, given_bounds, given_categories)]
-    drafts = [_examine(frame.iloc[:, place], given_bounds, given_categories) for place in range(frame.shape[1])]
-    refuse_all(source, found + [problem for draft in drafts for problem in draft.problems])
+    bounds, categories = bounds or {}, categories or {}
+    drafts = [_examine(frame.iloc[:, place], bounds, categories) for place in range(frame.shape[1])]
+    unknown = _unknown_names(frame, bounds, categories)
+    refuse_all(source, [*problems, *unknown, *(problem for draft in drafts for problem in draft.problems)])
     training = np.arange(len(frame)) if rows is None else rows
     for draft in drafts:
         if draft.fitted is None:
@@ -144,8 +144,8 @@ def _unknown_names(frame: pd.DataFrame, bounds: Mapping[str, Any], categories: M
     names = [str(name) for name in frame.columns]
     return [
         f"{section}.{name} is given, but {shown(name)} is not a feature, only {listing(names)}.{did_you_mean(name, names)}"
-        for section, given in (("data.bounds", bounds), ("data.categories", categories))
-        for name in given
+        for section, columns in (("data.bounds", bounds), ("data.categories", categories))
+        for name in columns
         if name not in names
     ]
 
@@ -155,17 +155,17 @@ def _examine(cells: pd.Series, bounds: Mapping[str, Any], categories: Mapping[st
     name = str(cells.name)
     if name in bounds:
         return _with_bounds(cells, bounds[name])
-    found = InferredKind("category") if name in categories else infer_kind(cells)
-    if found.problem:
-        return Draft(cells, found, np.empty(0), problems=[found.problem])
-    if found.kind == "category":
-        draft = Draft(cells, found, as_categories(cells), declared=name in categories)
+    inferred = InferredKind("category") if name in categories else infer_kind(cells)
+    if inferred.problem:
+        return Draft(cells, inferred, np.empty(0), problems=[inferred.problem])
+    if inferred.is_category:
+        draft = Draft(cells, inferred, as_categories(cells), declared=name in categories)
         if categories.get(name):
             draft.fitted = Column(name, "category", "", tuple(categories[name]), given=True)
         return draft
-    probe = Column(name, found.kind, 0.0, date_format=found.date_format or ISO)
+    probe = Column(name, inferred.kind, 0.0, date_format=inferred.date_format)
     values, problems = probe.read(cells)
-    return Draft(cells, found, values, problems=problems)
+    return Draft(cells, inferred, values, problems=problems)
 
 
 def _with_bounds(cells: pd.Series, bounds: Sequence[float | str]) -> Draft:
@@ -173,23 +173,22 @@ def _with_bounds(cells: pd.Series, bounds: Sequence[float | str]) -> Draft:
     numbers = [float(bound) for bound in bounds if isinstance(bound, int | float)]
     if len(numbers) == 2:
         low, high = numbers
-        found = InferredKind("number")
+        inferred = InferredKind("number")
     else:
         (low, high), bad = as_days(pd.Series([str(bound) for bound in bounds], dtype=object))
         if bad.any():
             return Draft(
                 cells, InferredKind(), np.empty(0), problems=[f"data.bounds.{name} must be two numbers or two dates."]
             )
-        found = infer_kind(cells)
-        found = InferredKind("date", found.date_format or ISO)
+        inferred = InferredKind("date", infer_kind(cells).date_format)
     if not -1e38 < low < high < 1e38:
         problem = f"data.bounds.{name} = {shown(list(bounds))} must be a lower and a higher value."
-        return Draft(cells, found, np.empty(0), problems=[problem])
+        return Draft(cells, inferred, np.empty(0), problems=[problem])
     column = Column(
-        name, found.kind, (low + high) / 2, bounds=(low, high), date_format=found.date_format or ISO, given=True
+        name, inferred.kind, (low + high) / 2, bounds=(low, high), date_format=inferred.date_format, given=True
     )
     values, problems = column.read(cells)
-    return Draft(cells, found, values, column, problems=problems)
+    return Draft(cells, inferred, values, column, problems=problems)
 
 
 def _reason_to_leave_out(draft: Draft, training: IntArray) -> str:
@@ -198,7 +197,7 @@ def _reason_to_leave_out(draft: Draft, training: IntArray) -> str:
     values = values[~pd.isna(values)]
     if len(values) == 0 or (len(training) > 1 and (values == values[0]).all()):
         return "constant"
-    if draft.inferred.kind == "category" and not draft.declared:
+    if draft.inferred.is_category and not draft.declared:
         distinct, present = pd.Series(draft.values).nunique(), len(draft.present)
         if distinct == present > 2 or (distinct > MAX_CATEGORIES and 2 * distinct > present):
             return "identifier"
@@ -216,10 +215,10 @@ def _learn(drafts: Sequence[Draft], training: IntArray) -> None:
             table = np.column_stack([draft.values[training] for draft in own])
             for draft, fill in zip(own, SimpleImputer(strategy=strategy).fit(table).statistics_, strict=True):
                 draft.fitted = Column(
-                    draft.name, draft.inferred.kind, float(fill), date_format=draft.inferred.date_format or ISO
+                    draft.name, draft.inferred.kind, float(fill), date_format=draft.inferred.date_format
                 )
     for draft in drafts:
-        if draft.inferred.kind == "category":
+        if draft.inferred.is_category:
             imputer = SimpleImputer(strategy="most_frequent")
             words = imputer.fit_transform(draft.values[training].reshape(-1, 1))
             encoder = OneHotEncoder(max_categories=MAX_CATEGORIES + 1, handle_unknown="infrequent_if_exist").fit(words)
@@ -289,14 +288,16 @@ def _filled(drafts: Sequence[Draft]) -> list[str]:
 
 def _stand_in(column: Column) -> str:
     """Return what stands in for missing values of a column, in words."""
-    if isinstance(column.fill, str):
-        return f"most frequent {shown(column.fill, 30)}" if column.fill else "none of the categories"
-    if column.kind == "boolean":
-        return f"most frequent {'true' if column.fill else 'false'}"
-    how = "median" if column.bounds is None else "middle of the bounds"
-    if column.kind == "date":
-        return f"{how} {EPOCH + pd.Timedelta(days=column.fill):%Y-%m-%d}"
-    return f"{how} {column.fill:,.6g}"
+    middle = "median" if column.bounds is None else "middle of the bounds"
+    match column.kind:
+        case "category":
+            return f"most frequent {shown(column.fill, 30)}" if column.fill else "none of the categories"
+        case "boolean":
+            return f"most frequent {'true' if column.fill else 'false'}"
+        case "date":
+            return f"{middle} {EPOCH + pd.Timedelta(days=float(column.fill)):%Y-%m-%d}"
+        case "number":
+            return f"{middle} {column.fill:,.6g}"
 
 
 def _rare(draft: Draft) -> str:

@@ -150,7 +150,7 @@ def _table(path: Path, arrays: Arrays, inputs: str, target: str, device: str) ->
     unnamed = [name for name in device_names or () if name.lower() in ("", "nan")]
     if unnamed:
         raise missing_values(f"the array {shown(device)} of {shown(path)}", len(unnamed))
-    if y.dtype.kind == "f":
+    if np.issubdtype(y.dtype, np.floating):
         as_float32(f"the array {shown(target)} of {shown(path)}", y)
     return Table(
         path=path,

@@ -184,10 +184,10 @@ class Preprocessing:
         read: dict[str, npt.NDArray[Any] | pd.Series] = {}
         problems: list[str] = []
         for column in self.columns:
-            values, found = column.read(frame.iloc[:, place_of[column.name]])
+            values, wrong = column.read(frame.iloc[:, place_of[column.name]])
             # Left to itself, pandas would turn text into a type of its own, which not every scikit-learn knows.
             read[column.name] = pd.Series(values, dtype=object) if column.categories else values
-            problems += found
+            problems += wrong
         refuse_all(source, problems)
         if len(frame) == 0:
             return np.empty((0, len(self.output_names)), np.float32)

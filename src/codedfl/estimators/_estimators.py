@@ -18,7 +18,7 @@ from codedfl.errors import InputError
 from codedfl.estimators._parameters import make_config
 from codedfl.estimators._training import Data, Trained, column_names, device_names, train, without_column
 from codedfl.models import Predictor, probabilities
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, holds_numbers
 
 PRECISIONS = (np.float64, np.float32)
 
@@ -194,7 +194,7 @@ class CodedClassifier(ClassifierMixin, CodedEstimator):  # type: ignore[misc]
         self._trained = self._trained.described(
             target_columns=columns,
             device_column=self.device_column or "",
-            class_type=self.classes_.dtype.name if kind in "biuf" else "str",
+            class_type=self.classes_.dtype.name if holds_numbers(self.classes_.dtype) else "str",
         )
         coefficients, intercept = self._trained.linear
         if len(names) == 2:
