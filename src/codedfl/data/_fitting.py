@@ -210,10 +210,10 @@ def _learn(drafts: Sequence[Draft], training: IntArray) -> None:
     from sklearn.preprocessing import OneHotEncoder
 
     for kinds, strategy in ((("number", "date"), "median"), (("boolean",), "most_frequent")):
-        own = [draft for draft in drafts if draft.inferred.kind in kinds]
-        if own:
-            table = np.column_stack([draft.values[training] for draft in own])
-            for draft, fill in zip(own, SimpleImputer(strategy=strategy).fit(table).statistics_, strict=True):
+        columns = [draft for draft in drafts if draft.inferred.kind in kinds]
+        if columns:
+            table = np.column_stack([draft.values[training] for draft in columns])
+            for draft, fill in zip(columns, SimpleImputer(strategy=strategy).fit(table).statistics_, strict=True):
                 draft.fitted = Column(
                     draft.name, draft.inferred.kind, float(fill), date_format=draft.inferred.date_format
                 )

@@ -203,10 +203,10 @@ class Preprocessing:
 
         parts: list[tuple[str, Any, list[str]]] = []
         for kind, group in groupby(self.columns, lambda column: (column.is_category, column.bounds is not None)):
-            own = list(group)
+            columns = list(group)
             if kind == (True, False):
                 encoder = OneHotEncoder(
-                    categories=[np.array(column.categories, dtype=object) for column in own],
+                    categories=[np.array(column.categories, dtype=object) for column in columns],
                     handle_unknown="ignore",
                     sparse_output=False,
                 )
@@ -215,7 +215,7 @@ class Preprocessing:
                 step = make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler((-1, 1), clip=True))
             else:
                 step = SimpleImputer(strategy="median")
-            parts.append((f"part {len(parts)}", step, [column.name for column in own]))
+            parts.append((f"part {len(parts)}", step, [column.name for column in columns]))
         # The median of the two bounds is their middle, and that of one value the value itself.
         rows = {
             column.name: pd.Series(

@@ -59,14 +59,14 @@ def draw_audit(devices: Sequence[DeviceAudit], known_ratio: float | None) -> byt
 
 def audit_figure(devices: Sequence[DeviceAudit], known_ratio: float | None) -> Figure:
     """Return the figure that `draw_audit` writes: a row per device, so that there is room for its name."""
-    shown = devices[:MOST_AUDITED]
-    figure = new_figure(10.5, 2.2 + 0.22 * len(shown))
+    drawn = devices[:MOST_AUDITED]
+    figure = new_figure(10.5, 2.2 + 0.22 * len(drawn))
     left, right = figure.subplots(1, 2, sharey=True)
-    _draw_mi_dp(left, shown, max(device.mi_dp.universal for device in devices))
-    _draw_attack(right, shown, known_ratio)
-    left.set_yticks(range(len(shown)), [cut(device.name) for device in shown], parse_math=False)
-    left.set_ylim(len(shown) - 0.4, -0.6)
-    more = f" (first {len(shown)} of {len(devices)})" if len(devices) > len(shown) else ""
+    _draw_mi_dp(left, drawn, max(device.mi_dp.universal for device in devices))
+    _draw_attack(right, drawn, known_ratio)
+    left.set_yticks(range(len(drawn)), [cut(device.name) for device in drawn], parse_math=False)
+    left.set_ylim(len(drawn) - 0.4, -0.6)
+    more = f" (first {len(drawn)} of {len(devices)})" if len(devices) > len(drawn) else ""
     left.set_ylabel(f"device{more}")
     for axes in (left, right):
         tidy(axes, grid="x")
@@ -134,8 +134,8 @@ def contract_figure(contract: Contract, names: tuple[str, ...]) -> Figure:
     items = np.arange(1, len(order) + 1)
     figure = new_figure(9, 4.6)
     axes = figure.add_subplot()
-    shown = np.unique(np.linspace(0, len(order) - 1, min(4, len(order))).round().astype(int))
-    for place, colour in zip(shown, (BLUE, ORANGE, GREEN, PINK), strict=False):
+    drawn = np.unique(np.linspace(0, len(order) - 1, min(4, len(order))).round().astype(int))
+    for place, colour in zip(drawn, (BLUE, ORANGE, GREEN, PINK), strict=False):
         utility = reward - contract.sensitivity[order[place]] * bits
         label = f"{cut(names[order[place]])},\nsensitivity {contract.sensitivity[order[place]]:.3g}"
         axes.plot(items, utility, color=colour, linewidth=1.6, label=label)
@@ -194,9 +194,9 @@ def federation_figure(
     arrived: BoolArray,
 ) -> Figure:
     """Return the figure that `draw_federation` writes."""
-    shown = min(len(names), MOST_IN_MAP)
-    figure = new_figure(9, 3.4 + 0.26 * shown)
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 0.45 + 0.26 * shown))
+    rows = min(len(names), MOST_IN_MAP)
+    figure = new_figure(9, 3.4 + 0.26 * rows)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 0.45 + 0.26 * rows))
     measured = [(number, score) for number, score in zip(rounds, scores, strict=True) if score is not None]
     # The zero model before the first round would squeeze the rest of the curve into a corner.
     known = [point for point in measured if point[0] > 0] or measured
@@ -208,14 +208,14 @@ def federation_figure(
     above.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     end = f", {known[-1][1]:.3f} in the end" if known else ""
     above.set_title(f"{metric} on the server's test data after each round{end}", loc="left", fontsize=11)
-    state: FloatArray = np.where(arrived, 2.0, np.where(asked, 1.0, 0.0))[:, :shown].T
+    state: FloatArray = np.where(arrived, 2.0, np.where(asked, 1.0, 0.0))[:, :rows].T
     if len(arrived):
         colours = ListedColormap([PALE, ORANGE, BLUE])
-        edges = np.arange(len(arrived) + 1) + 0.5, np.arange(shown + 1) - 0.5
+        edges = np.arange(len(arrived) + 1) + 0.5, np.arange(rows + 1) - 0.5
         thin = 1.0 if len(arrived) <= 100 else 0.0
         below.pcolormesh(*edges, state, cmap=colours, vmin=0, vmax=2, edgecolors="white", linewidth=thin)
         below.invert_yaxis()
-    below.set_yticks(range(shown), [cut(name) for name in names[:shown]], parse_math=False)
+    below.set_yticks(range(rows), [cut(name) for name in names[:rows]], parse_math=False)
     below.set_xlabel("round")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     keys = ((BLUE, "arrived"), (ORANGE, "asked, but late"), (PALE, "not asked"))

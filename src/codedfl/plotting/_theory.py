@@ -36,7 +36,7 @@ KNOBS: dict[Knob, str] = {
 }
 
 
-class Point(Protocol):
+class TheoryPoint(Protocol):
     """The theory at one value of a parameter."""
 
     @property
@@ -71,9 +71,9 @@ class Report(Protocol):
     @property
     def drawn_limit(self) -> LimitPoint | None: ...
     @property
-    def sensitivity(self) -> Mapping[Knob, Sequence[Point]]: ...
+    def sensitivity(self) -> Mapping[Knob, Sequence[TheoryPoint]]: ...
     @property
-    def tradeoff(self) -> Sequence[Point]: ...
+    def tradeoff(self) -> Sequence[TheoryPoint]: ...
 
 
 def draw_theory(report: Report) -> bytes:
@@ -171,7 +171,7 @@ def _legend_below(axes: Axes) -> None:
     axes.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
 
 
-def _draw_terms(axes: Axes, points: Sequence[Point], knob: Knob) -> None:
+def _draw_terms(axes: Axes, points: Sequence[TheoryPoint], knob: Knob) -> None:
     values = [point.value for point in points]
     for name, (label, colour) in TERMS.items():
         heights = np.array([point.corrected[name] for point in points])

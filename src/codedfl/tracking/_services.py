@@ -51,8 +51,8 @@ class MLflowCallback(Tracker):
         try:
             self.client: Any = _client(str(tracking_uri))
             with _impatient():
-                found = self.client.get_experiment_by_name(experiment)
-            self.experiment_id = found.experiment_id if found else self.client.create_experiment(experiment)
+                existing = self.client.get_experiment_by_name(experiment)
+            self.experiment_id = existing.experiment_id if existing else self.client.create_experiment(experiment)
         except Exception as error:  # MLflow raises its own errors and those of requests, sqlalchemy and the file system
             raise InputError(
                 f"MLflow cannot use tracking_uri = {str(tracking_uri)!r} with the experiment {experiment!r} ({error}): give a"
