@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl.data import Dataset, TargetEncoding, TaskChoice, fit_targets
-from codedfl.data._dataset import MAX_CLASSES, one_hot
+from codedfl.data import Dataset, TargetEncoding, TaskChoice, fit_targets, one_hot
+from codedfl.data._dataset import MAX_CLASSES, remarks_on_target
 from codedfl.errors import InputError
 
 
@@ -121,3 +121,21 @@ def test_an_unknown_class_in_test_rows_is_refused() -> None:
 def test_text_in_the_test_rows_of_a_regression_is_refused() -> None:
     with pytest.raises(InputError, match=r"target 'y' of 'test\.csv' has dtype"):
         fit(y=[1, 2]).encode(pd.DataFrame({"y": ["a", "c"]}), Path("test.csv"))
+
+
+@pytest.mark.parametrize(
+    ("values", "looks_like_classes"),
+    [
+        ([0, 1] * 10, True),
+        ([0.0, 1.0] * 10, True),
+        ([1, 2, 3, 4, 5] * 4, True),
+        ([0, 1], False),
+        ([0.5, 1] * 10, False),
+        (list(range(11)) * 3, False),
+    ],
+)
+def test_numbers_that_look_like_classes_are_pointed_out(values: list[float], looks_like_classes: bool) -> None:
+    found = remarks_on_target(pd.DataFrame({"y": values}), "regression")
+    assert len(found) == looks_like_classes
+    assert not found or "set data.task = 'classification' to predict classes" in found[0]
+    assert remarks_on_target(pd.DataFrame({"y": values}), "classification") == []

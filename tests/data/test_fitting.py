@@ -7,9 +7,7 @@ import pandas as pd
 import pytest
 
 from codedfl.data import Column, fit_preprocessing
-from codedfl.data._dataset import remarks_on_target
 from codedfl.data._fitting import MAX_CATEGORIES, fit_with_remarks
-from codedfl.data._partition import remarks_on_devices
 from codedfl.errors import InputError
 
 FRAME = pd.DataFrame(
@@ -216,32 +214,3 @@ def test_what_stands_in_for_missing_values_is_said() -> None:
 def test_few_rows_make_no_identifier() -> None:
     assert fit_with_remarks(pd.DataFrame({"x": range(19)}))[1] == ()
     assert len(fit_with_remarks(pd.DataFrame({"x": range(20)}))[1]) == 1
-
-
-@pytest.mark.parametrize(
-    ("values", "looks_like_classes"),
-    [
-        ([0, 1] * 10, True),
-        ([0.0, 1.0] * 10, True),
-        ([1, 2, 3, 4, 5] * 4, True),
-        ([0, 1], False),
-        ([0.5, 1] * 10, False),
-        (list(range(11)) * 3, False),
-    ],
-)
-def test_numbers_that_look_like_classes_are_pointed_out(values: list[float], looks_like_classes: bool) -> None:
-    found = remarks_on_target(pd.DataFrame({"y": values}), "regression")
-    assert len(found) == looks_like_classes
-    assert not found or "set data.task = 'classification' to predict classes" in found[0]
-    assert remarks_on_target(pd.DataFrame({"y": values}), "classification") == []
-
-
-def test_devices_with_few_rows_are_named() -> None:
-    many = [f"d{number}" for number in range(20)]
-    (remark,) = remarks_on_devices(many * 8, many * 3)
-    assert remark.startswith("few training rows: d0 (3), d1 (3), d10 (3), ")
-    assert remark.endswith(", ... (20 in all).")
-    assert remarks_on_devices(["a"] * 10, ["a"] * 7) == []
-    assert remarks_on_devices(["a", "b", "c", "c"], ["a", "b", "c"])[0] == (
-        "the only row of a, b is for training: nothing of them is tested."
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from codedfl.data._dataset import Dataset, TargetEncoding, Task, TaskChoice, fit_targets, require_targets
+from codedfl.data._dataset import Dataset, TargetEncoding, Task, TaskChoice, fit_targets, one_hot, require_targets
 from codedfl.data._features import FeatureMap, MapKind, Scaling, fit_feature_map
 from codedfl.data._federation import DeviceSummary, Federation, build_federation
 from codedfl.data._fitting import fit_preprocessing
@@ -49,6 +49,7 @@ __all__ = [
     "is_plugin_dataset",
     "list_datasets",
     "load_dataset",
+    "one_hot",
     "open_federation",
     "partition",
     "partition_by_column",
