@@ -1,19 +1,22 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 from codedfl._validation import (
+    MOST_LINES,
+    refuse_all,
     require_at_least,
     require_finite,
     require_fraction,
     require_non_negative,
     require_positive,
 )
-from codedfl.errors import InputError
+from codedfl.errors import InputError, InputListError
 from codedfl.typing import ENTRIES_PER_BLOCK
 
 
@@ -116,3 +119,24 @@ def test_a_fraction_is_within_0_and_1(value: float) -> None:
     require_fraction("data.test_fraction", 0.2)
     with pytest.raises(InputError, match="must be more than 0 and less than 1"):
         require_fraction("data.test_fraction", value)
+
+
+def test_nothing_wrong_is_not_refused() -> None:
+    refuse_all("'my.csv'", [])
+
+
+def test_one_problem_is_one_sentence_that_names_the_source_once() -> None:
+    with pytest.raises(InputError, match=r"^'my\.csv': it is empty\.$"):
+        refuse_all("'my.csv'", ["it is empty."])
+    with pytest.raises(InputError, match=r"^'my\.csv' is empty\.$"):
+        refuse_all("'my.csv'", ["'my.csv' is empty."])
+
+
+def test_many_problems_are_cut() -> None:
+    with pytest.raises(InputListError) as caught:
+        refuse_all("'my.csv'", [f"column {number} is empty." for number in range(100)])
+    first, *lines = str(caught.value).splitlines()
+    assert first == "'my.csv' has 100 problems:"
+    assert len(lines) == MOST_LINES + 1
+    assert lines[-1] == f"- and {100 - MOST_LINES} more."
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

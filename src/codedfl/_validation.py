@@ -1,15 +1,19 @@
-"""Checks that refuse bad numbers and arrays in one sentence."""
+"""Checks that refuse bad numbers and arrays in one sentence, and all problems of an input together."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Real
 
 import numpy as np
 
 from codedfl._messages import shown
-from codedfl.errors import InputError
+from codedfl.errors import InputError, InputListError
 from codedfl.typing import FloatArray, row_blocks
+
+MOST_LINES = 20
+"""Largest number of problems that a message lists."""
 
 
 def require_positive(name: str, value: float) -> None:
@@ -57,6 +61,33 @@ def require_finite(name: str, values: FloatArray) -> None:
             f"{name} has {count} value(s) that are NaN or infinite, the first at index {first}: "
             "remove those rows or fill the values in."
         )
+
+
+def refuse_all(source: str, problems: Sequence[str]) -> None:
+    """Refuse an input if there is anything wrong with it.
+
+    Args:
+        source: what is wrong, as messages name it.
+        problems: one sentence each; a single one that does not name the source is put behind it.
+
+    Raises:
+        InputError: for a single problem, in one sentence.
+        InputListError: for several, in a sentence and one line each.
+
+    Example:
+        >>> refuse_all("'my.csv'", ["column 'a' has no values.", "column 'b' has no values."])
+        Traceback (most recent call last):
+        codedfl.errors.InputListError: 'my.csv' has 2 problems:
+        - column 'a' has no values.
+        - column 'b' has no values.
+    """
+    if len(problems) == 1:
+        raise InputError(problems[0] if source in problems[0] else f"{source}: {problems[0]}")
+    if problems:
+        lines = [f"- {problem}" for problem in problems[:MOST_LINES]]
+        if len(problems) > MOST_LINES:
+            lines.append(f"- and {len(problems) - MOST_LINES} more.")
+        raise InputListError("\n".join([f"{source} has {len(problems)} problems:", *lines]))
 
 
 def _is_finite(value: object) -> bool:

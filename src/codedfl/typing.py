@@ -22,6 +22,16 @@ ENTRIES_PER_BLOCK = 2**21
 _CACHE_LINE = 64
 
 
+def holds_numbers(dtype: Any) -> bool:
+    """Tell whether arrays of a type hold real numbers or truth values.
+
+    Example:
+        >>> [holds_numbers(np.dtype(code)) for code in ("f4", "i8", "?", "c8", "U3", "O")]
+        [True, True, True, False, False, False]
+    """
+    return dtype.kind in "biuf"
+
+
 def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> FloatArray:
     """Return an uninitialised array that starts on a cache line.
 

@@ -15,7 +15,7 @@ import pytest
 
 from codedfl.cli import main
 from codedfl.estimators import CodedClassifier
-from codedfl.models import Predictor, _onnx_file
+from codedfl.models import Predictor, _onnx
 from tests.support import Cli
 
 
@@ -219,6 +219,6 @@ def test_bad_options_are_refused_before_work_starts(
     cli("evaluate", model, "test.csv", "--target", "readmited").assert_refused("Did you mean 'readmitted'?")
     cli("export", model).assert_refused("Missing option '--onnx'", "See codedfl export --help")
     cli("predict", model).assert_refused("Missing argument 'DATA'")
-    monkeypatch.setattr(_onnx_file, "find_spec", lambda _: None)
+    monkeypatch.setattr(_onnx, "find_spec", lambda _: None)
     cli("export", model, "--onnx", "no.onnx").assert_refused('run pip install "codedfl[onnx]"')
     assert not Path("no.onnx").exists()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from codedfl.config import Config, load_config, load_with_preset, parse_config, preset_of, to_toml
-from codedfl.config._presets import PRESETS
+from codedfl.config._files import PRESETS
 from codedfl.data import list_datasets
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -8,9 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from codedfl._messages import no_such_key
-from codedfl.config import option_defaults
-from codedfl.config._schema import Section
-from codedfl.config._scheme_options import MAX_COUNT
+from codedfl.config import MAX_COUNT, Section, option_defaults
 from codedfl.errors import InputError
 from codedfl.experiment import Config, parse_config
 from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES

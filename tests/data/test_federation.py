@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codedfl.data import Dataset, Federation, Partition, build_federation, fit_feature_map, partition
-from codedfl.data._dataset import one_hot
+from codedfl.data import Dataset, Federation, Partition, build_federation, fit_feature_map, one_hot, partition
 from codedfl.errors import InputError
 
 

@@ -161,3 +161,56 @@ def test_scikit_learn_agrees_on_a_random_table() -> None:
     )
     expected = by_hand.fit(frame.iloc[rows]).transform(frame).astype(np.float32)
     np.testing.assert_array_equal(fit_preprocessing(frame, rows=rows).transform(frame, source="it"), expected)
+
+
+def remarks(**columns: Any) -> tuple[str, ...]:
+    return fit_with_remarks(pd.DataFrame({"x": np.arange(30) / 7, **columns}))[1]
+
+
+def test_plain_numbers_need_no_remark() -> None:
+    assert remarks(flag=[True, False] * 15, count=[1, 2, 3] * 10) == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "remark"),
+    [
+        (["a", "b", "c"] * 10, "categories have a column each: c (3)."),
+        (["2020-01-01", "2020-01-02"] * 15, "dates are days since 2000-01-01: c."),
+        ([7] * 30, "columns left out: c (the same value in all training rows)."),
+        (
+            [f"P{row}" for row in range(30)],
+            "columns left out: c (another text in almost every row, as in an identifier).",
+        ),
+        (
+            range(30),
+            "another whole number in every row, as in an identifier: c; a model should not learn from that, so",
+        ),
+        ([1.5, None, 2.5] * 10, "missing values were filled in: c (10: median 2)."),
+        ([21_000, None, 23_000] * 10, "missing values were filled in: c (10: median 22,000)."),
+        ([True, None, True, True, False] * 6, "missing values were filled in: c (6: most frequent true)."),
+    ],
+)
+def test_what_is_done_or_suspicious_is_said(column: Any, remark: str) -> None:
+    (found,) = remarks(c=list(column))
+    assert found.startswith(remark)
+
+
+def test_what_stands_in_for_missing_values_is_said() -> None:
+    frame = pd.DataFrame(
+        {
+            "income": [0.0, None, 50_000.0] * 10,
+            "ward": ["surgery", None, "surgery", "cardiology", "surgery", "cardiology"] * 5,
+            "blood": ["a", None, "b"] * 10,
+            "seen": ["2024-01-01", None, "2024-01-03"] * 10,
+        }
+    )
+    given = {"bounds": {"income": (0, 200_000)}, "categories": {"blood": ["a", "b"]}}
+    assert fit_with_remarks(frame, **given)[1][1] == (  # type: ignore[arg-type]
+        "missing values were filled in: income (10: middle of the bounds 100,000), ward (5: most frequent 'surgery'), blood (10:"
+        " none of the categories), seen (10: median 2024-01-02)."
+    )
+
+
+def test_few_rows_make_no_identifier() -> None:
+    assert fit_with_remarks(pd.DataFrame({"x": range(19)}))[1] == ()
+    assert len(fit_with_remarks(pd.DataFrame({"x": range(20)}))[1]) == 1

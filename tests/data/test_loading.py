@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from codedfl.data import Dataset, load_dataset
-from codedfl.data._own_files import load_file
-from codedfl.data._raw_tables import Columns
-from codedfl.data._targets import TaskChoice
+from codedfl.data import Columns, Dataset, TaskChoice, load_dataset
 from codedfl.errors import InputError, InputListError
 
 
@@ -83,8 +80,18 @@ KIND = Columns(("kind",), "who")
 def load(
     path: Path, columns: Columns = KIND, *, task: TaskChoice = "auto", fraction: float = 0.25, test_file: str = ""
 ) -> Dataset:
-    rng = np.random.default_rng(0)
-    return load_file(path, columns, task=task, test_fraction=fraction, test_file=test_file, rng=rng)
+    return load_dataset(
+        str(path),
+        target=columns.target,
+        device_column=columns.device,
+        drop=columns.drop,
+        bounds=columns.bounds,
+        categories=columns.categories,
+        task=task,
+        test_fraction=fraction,
+        test_file=test_file,
+        rng=np.random.default_rng(0),
+    )
 
 
 def write(folder: Path, ending: str, frame: pd.DataFrame = FRAME, name: str = "pets") -> Path:

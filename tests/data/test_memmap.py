@@ -13,9 +13,9 @@ import pytest
 
 from codedfl import typing
 from codedfl.coding import Rows, compute_gram
-from codedfl.data import Federation, load_dataset, open_federation, save_federation
+from codedfl.data import Federation, is_federation_folder, load_dataset, open_federation, save_federation
 from codedfl.data._federation import mapped_file
-from codedfl.data._memmap import FILES, MATRICES, is_federation_folder
+from codedfl.data._memmap import FILES, MATRICES
 from codedfl.errors import InputError
 from tests.problems import make_federation
 from tests.support import refusal_of

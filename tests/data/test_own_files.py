@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl.data import Dataset, load_dataset, read_numeric_table
-from codedfl.data._raw_tables import Columns
+from codedfl.data import Columns, Dataset, load_dataset, read_numeric_table
 from codedfl.errors import InputError
 
 

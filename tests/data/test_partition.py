@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codedfl.data._dataset import Dataset, one_hot
-from codedfl.data._partition import (
+from codedfl.data import (
+    Dataset,
     Partition,
-    Parts,
+    one_hot,
     partition,
     partition_by_column,
     partition_dirichlet,
     partition_iid,
     partition_shards,
-    split_rows,
 )
+from codedfl.data._partition import Parts, remarks_on_devices, split_rows
 from codedfl.errors import InputError
 
 LABELS = st.lists(st.integers(0, 3), min_size=1, max_size=60)
@@ -212,3 +212,14 @@ def test_every_device_keeps_a_training_row(devices: list[str], fraction: float, 
         np.testing.assert_array_equal(test, free_test)  # nothing changes where nothing has to
     elif len(test) > 1:
         assert set(test) < set(free_test)
+
+
+def test_devices_with_few_rows_are_named() -> None:
+    many = [f"d{number}" for number in range(20)]
+    (remark,) = remarks_on_devices(many * 8, many * 3)
+    assert remark.startswith("few training rows: d0 (3), d1 (3), d10 (3), ")
+    assert remark.endswith(", ... (20 in all).")
+    assert remarks_on_devices(["a"] * 10, ["a"] * 7) == []
+    assert remarks_on_devices(["a", "b", "c", "c"], ["a", "b", "c"])[0] == (
+        "the only row of a, b is for training: nothing of them is tested."
+    )

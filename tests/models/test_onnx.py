@@ -14,7 +14,7 @@ import pytest
 
 from codedfl.data import FeatureMap, Preprocessing, Task, fit_feature_map, fit_preprocessing
 from codedfl.errors import InputError
-from codedfl.models import Predictor, _onnx, _onnx_file, export_onnx
+from codedfl.models import Predictor, _onnx, export_onnx
 from codedfl.typing import FloatArray
 
 COSINE_ERROR = 4
@@ -192,7 +192,7 @@ def test_what_stands_in_the_way_is_said_in_one_sentence(tmp_path: Path, monkeypa
         patch.setattr(_onnx, "LARGEST_BYTES", 8)
         with pytest.raises(InputError, match=r"more than an ONNX file can hold: lower features\.dimension"):
             export_onnx(model, tmp_path / "m.onnx")
-    monkeypatch.setattr(_onnx_file, "find_spec", lambda _: None)
+    monkeypatch.setattr(_onnx, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r'needs the package onnx: run pip install "codedfl\[onnx\]"\.$'):
         export_onnx(model, tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())

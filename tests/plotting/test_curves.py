@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from codedfl.experiment import Comparison, run
-from codedfl.plotting import COLOURS, Clock, draw_curves
-from codedfl.plotting._curves import curves_figure
+from codedfl.plotting import COLOURS, Clock, SeedCurves, draw_curves, draw_seed_curves
+from codedfl.plotting._curves import _band, curves_figure
 from codedfl.schemes import SCHEMES
 from codedfl.training import Evaluation, RunResult
 from tests.plotting.pictures import assert_readable
@@ -132,3 +132,37 @@ def test_names_are_beside_the_curves_which_have_a_dot_at_their_end(comparison: C
 def shifted(result: RunResult, seconds: float) -> RunResult:
     curve = [replace(point, everything_charged_s=point.everything_charged_s + seconds) for point in result.curve]
     return replace(result, progress=replace(result.progress, curve=curve))
+
+
+def curve(scores: list[float], preparation_s: float) -> list[Evaluation]:
+    return [
+        Evaluation(k, 2.0 * k, 2.0 * k + preparation_s, 0.1, 0.1, score, score, 0.1, 0.1, 3.0, 1.0)
+        for k, score in enumerate(scores)
+    ]
+
+
+def test_a_band_reaches_from_the_lowest_to_the_highest_seed() -> None:
+    curves = [curve([0.1, 0.5, 0.7], 100.0), curve([0.1, 0.6, 0.65], 300.0), curve([float("nan")], 0.0), []]
+    band = _band(curves, "everything", latest=204.0)
+    assert band is not None
+    times, low, mean, high = band
+    assert times.tolist() == [200, 202, 204]  # preparation counts with its mean
+    assert low.tolist() == [0.1, 0.5, 0.65]
+    assert mean.tolist() == pytest.approx([0.1, 0.55, 0.675])
+    assert high.tolist() == [0.1, 0.6, 0.7]
+    at_once = _band([curve([0.8], 10.0), curve([0.9], 30.0)], "everything", latest=400.0)
+    assert at_once is not None
+    assert at_once[0].tolist() == [20, 400]
+    assert _band([[]], "training", 1.0) is None
+
+
+@pytest.mark.slow
+def test_curves_over_seeds_are_drawn() -> None:
+    schemes = [SeedCurves("scfl", "SCFL", [curve([0.1, 0.5, 0.7], 100.0), curve([0.1, 0.6, 0.65], 300.0)])]
+    schemes.append(SeedCurves("fed3r", "Fed3R", [curve([0.8], 10.0), curve([0.9], 30.0)]))
+    schemes.append(SeedCurves("own", "own", [[], []]))
+    training = draw_seed_curves(schemes, title="digits", metric="accuracy", centralised=0.9)
+    everything = draw_seed_curves(schemes, title="digits", metric="r2", clock="everything")
+    assert_picture(training)
+    assert_picture(everything)
+    assert training != everything

@@ -10,7 +10,7 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.experiment import run
 from codedfl.tracking import MLflowCallback, tracker_from
-from codedfl.tracking._mlflow import IMPATIENCE
+from codedfl.tracking._services import IMPATIENCE
 from tests.support import small_config
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -93,12 +93,12 @@ def test_only_the_first_call_is_impatient(monkeypatch: pytest.MonkeyPatch) -> No
             seen["create"] = os.environ.get(retries), os.environ.get(timeout)
             return "1"
 
-    monkeypatch.setattr("codedfl.tracking._mlflow._client", lambda uri: Client())  # noqa: ARG005
+    monkeypatch.setattr("codedfl.tracking._services._client", lambda uri: Client())  # noqa: ARG005
     assert MLflowCallback("http://127.0.0.1:1").experiment_id == "1"
     assert seen == {"look up": (IMPATIENCE[retries], "77"), "create": (None, "77")}
 
 
 def test_without_the_extra_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codedfl.tracking._mlflow.find_spec", lambda name: None)  # noqa: ARG005
+    monkeypatch.setattr("codedfl.tracking._services.find_spec", lambda name: None)  # noqa: ARG005
     with pytest.raises(InputError, match=r"pip install \"codedfl\[mlflow\]\""):
         MLflowCallback("mlruns")

@@ -36,6 +36,6 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_fix_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codedfl.tracking._tensorboard.find_spec", lambda name: None)  # noqa: ARG005
+    monkeypatch.setattr("codedfl.tracking._services.find_spec", lambda name: None)  # noqa: ARG005
     with pytest.raises(InputError, match=r"pip install \"codedfl\[tensorboard\]\""):
         TensorBoardCallback(tmp_path)

@@ -1,7 +1,19 @@
 """Configuration: every field with its default, its range and one line of explanation, read from and written to TOML."""
 
-from codedfl.config._files import load_config, load_with_preset, parse_config, parse_override, parse_section, to_toml
-from codedfl.config._presets import preset_of
+from codedfl.config._files import (
+    flatten,
+    load_config,
+    load_with_preset,
+    option_lines,
+    parse_config,
+    parse_override,
+    parse_section,
+    preset_of,
+    read_toml,
+    section_lines,
+    to_toml,
+)
+from codedfl.config._options import MAX_COUNT, option_defaults
 from codedfl.config._schema import (
     Config,
     Count,
@@ -15,8 +27,6 @@ from codedfl.config._schema import (
     Text,
     Variance,
 )
-from codedfl.config._scheme_options import MAX_COUNT, option_defaults
-from codedfl.config._toml import option_lines, read_toml, section_lines
 
 __all__ = [
     "MAX_COUNT",
@@ -31,6 +41,7 @@ __all__ = [
     "Section",
     "Text",
     "Variance",
+    "flatten",
     "load_config",
     "load_with_preset",
     "option_defaults",

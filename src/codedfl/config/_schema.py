@@ -20,8 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from codedfl._messages import no_such_key
-from codedfl.config._column_options import check_bounds, check_categories
-from codedfl.config._scheme_options import MAX_COUNT, check_options, option_defaults
+from codedfl.config._options import MAX_COUNT, check_bounds, check_categories, check_options, option_defaults
 from codedfl.errors import InputError
 from codedfl.identity import NOT_IDENTITY
 from codedfl.schemes import DEFAULT_SCHEMES, PRIVATE_SCHEMES, SCHEMES, make_scheme, scheme_names
@@ -89,12 +88,12 @@ class DataConfig(Section):
     target: Texts = Field((), description="own files: target column(s), or the name of the target array in an .npz")
     device_column: Text = Field("", description="own files: column that names the device of each row")
     drop: Texts = Field((), description="own files: columns to leave out")
-    bounds: dict[Text, tuple[Finite | Text, Finite | Text]] = Field(
+    bounds: Annotated[dict[Text, tuple[Finite | Text, Finite | Text]], BeforeValidator(check_bounds)] = Field(
         {},
         description="own tables: columns of numbers or dates to clip to [low, high] and scale to [-1, 1]; bounds known without"
         " the data make sure that nothing about the column is learnt from it",
     )
-    categories: dict[Text, tuple[Text, ...]] = Field(
+    categories: Annotated[dict[Text, tuple[Text, ...]], BeforeValidator(check_categories)] = Field(
         {},
         description="own tables: columns of categories, with a list of them known without the data, or [] to learn them from it",
     )
@@ -111,18 +110,6 @@ class DataConfig(Section):
         0.5, description="concentration of the dirichlet partition; smaller is more uneven"
     )
     devices: Count = Field(20, description="number of devices N (a partition by column sets it itself)")
-
-    @field_validator("bounds", mode="before")
-    @classmethod
-    def _two_ends(cls, given: Any) -> Any:
-        """Check bounds, and turn dates of TOML into text."""
-        return check_bounds(given)
-
-    @field_validator("categories", mode="before")
-    @classmethod
-    def _words(cls, given: Any) -> Any:
-        """Check categories, and turn numbers into text."""
-        return check_categories(given)
 
     @model_validator(mode="after")
     def _one_kind(self) -> DataConfig:
@@ -337,13 +324,13 @@ class Config(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _private_schemes_by_default(cls, given: Any) -> Any:
+    def _private_schemes_by_default(cls, values: Any) -> Any:
         """Compare private schemes, if there is an epsilon to keep and no schemes are named."""
-        privacy = given.get("privacy") if isinstance(given, dict) else None
+        privacy = values.get("privacy") if isinstance(values, dict) else None
         epsilon = privacy.get("epsilon") if isinstance(privacy, dict) else getattr(privacy, "epsilon", 0)
-        if isinstance(given, dict) and "schemes" not in given and isinstance(epsilon, int | float) and epsilon > 0:
-            return {**given, "schemes": PRIVATE_SCHEMES}
-        return given
+        if isinstance(values, dict) and "schemes" not in values and isinstance(epsilon, int | float) and epsilon > 0:
+            return {**values, "schemes": PRIVATE_SCHEMES}
+        return values
 
     @field_validator("schemes")
     @classmethod
@@ -358,13 +345,13 @@ class Config(Section):
 
     @field_validator("options")
     @classmethod
-    def _resolve_options(cls, given: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
+    def _resolve_options(cls, options: dict[str, dict[str, Any]], info: ValidationInfo) -> dict[str, dict[str, Any]]:
         """Check the options of each scheme and fill in defaults, so that a configuration holds all that determines a run."""
-        for scheme in given:
+        for scheme in options:
             if scheme not in SCHEMES and scheme not in scheme_names():
                 raise InputError(no_such_key("options.", scheme, scheme_names()))
-            check_options(scheme, given[scheme])
-        of_plugins = (*info.data.get("schemes", ()), *given)
+            check_options(scheme, options[scheme])
+        of_plugins = (*info.data.get("schemes", ()), *options)
         known = dict.fromkeys((*SCHEMES, *of_plugins))
-        resolved = {scheme: option_defaults(scheme) | given.get(scheme, {}) for scheme in known}
-        return {scheme: options for scheme, options in resolved.items() if options}
+        resolved = {scheme: option_defaults(scheme) | options.get(scheme, {}) for scheme in known}
+        return {scheme: own for scheme, own in resolved.items() if own}

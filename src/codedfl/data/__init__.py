@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from codedfl.data._column import Column
-from codedfl.data._dataset import Dataset, Task, require_targets
+from codedfl.data._dataset import Dataset, TargetEncoding, Task, TaskChoice, fit_targets, one_hot, require_targets
 from codedfl.data._features import FeatureMap, MapKind, Scaling, fit_feature_map
 from codedfl.data._federation import DeviceSummary, Federation, build_federation
 from codedfl.data._fitting import fit_preprocessing
-from codedfl.data._loading import load_dataset
+from codedfl.data._loading import is_file_name, load_dataset
 from codedfl.data._memmap import is_federation_folder, open_federation, save_federation
-from codedfl.data._npz import read_npz_tables
-from codedfl.data._own_files import is_file_name, read_numeric_table
+from codedfl.data._numeric import Table, read_frame, read_npz_tables, read_numeric_table
 from codedfl.data._partition import (
     Partition,
     PartitionKind,
@@ -20,11 +18,9 @@ from codedfl.data._partition import (
     partition_iid,
     partition_shards,
 )
-from codedfl.data._preprocessing import Preprocessing
-from codedfl.data._raw_tables import Columns, read_table, table_columns
+from codedfl.data._preprocessing import Column, Preprocessing
 from codedfl.data._registry import DatasetStatus, dataset_names, is_plugin_dataset, list_datasets
-from codedfl.data._tabular import Table, read_frame
-from codedfl.data._targets import TargetEncoding, TaskChoice, fit_targets
+from codedfl.data._tables import Columns, read_table, table_columns
 
 __all__ = [
     "Column",
@@ -53,6 +49,7 @@ __all__ = [
     "is_plugin_dataset",
     "list_datasets",
     "load_dataset",
+    "one_hot",
     "open_federation",
     "partition",
     "partition_by_column",

@@ -179,20 +179,20 @@ class Federation(ByObject):
         require_fraction("fraction", fraction)
         self.require_in_memory()
         samples = self.samples
-        held = np.minimum(np.rint(fraction * samples).astype(np.int64), samples - 1)
-        if not held.any():
-            held[np.argmax(samples)] = 1
-        if (held >= samples).any():
+        held_out = np.minimum(np.rint(fraction * samples).astype(np.int64), samples - 1)
+        if not held_out.any():
+            held_out[np.argmax(samples)] = 1
+        if (held_out >= samples).any():
             fix = "use fewer devices" if self.devices > 1 else "give more rows, or learning_rate.scale a number"
             raise InputError(f"no rows can be held out for validation, as every device has only one: {fix}.")
         validation = np.zeros(self.total_samples, dtype=np.bool_)
-        for start, count, hold in zip(self.offsets[:-1], samples, held, strict=True):
+        for start, count, hold in zip(self.offsets[:-1], samples, held_out, strict=True):
             validation[start + rng.choice(count, size=hold, replace=False)] = True
         return replace(
             self,
             features=self.features[~validation],
             labels=self.labels[~validation],
-            offsets=np.concatenate([[0], np.cumsum(samples - held)]),
+            offsets=np.concatenate([[0], np.cumsum(samples - held_out)]),
             test_features=self.features[validation],
             test_labels=self.labels[validation],
         )

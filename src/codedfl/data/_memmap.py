@@ -101,8 +101,8 @@ def save_federation(federation: Federation, folder: Path | str) -> None:
     matrices = {name: getattr(federation, name) for name in MATRICES}
     types = {name: values.dtype for name, values in matrices.items()}
     if len({*types.values()}) > 1 or types["features"] not in DTYPES:
-        given = ", ".join(f"{name} {dtype}" for name, dtype in types.items())
-        raise InputError(f"the federation has {given}: make all of them float32 or all of them float64.")
+        dtypes = ", ".join(f"{name} {dtype}" for name, dtype in types.items())
+        raise InputError(f"the federation has {dtypes}: make all of them float32 or all of them float64.")
     about = {"task": federation.task, "target_names": federation.target_names, "device_names": federation.device_names}
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -141,19 +141,19 @@ def _map_matrix(path: Path) -> FloatArray:
 
 
 def _require_fit(folder: Path, matrices: dict[str, FloatArray]) -> None:
-    shown = {name: repr(str(folder / f"{name}.npy")) for name in MATRICES}
+    files = {name: repr(str(folder / f"{name}.npy")) for name in MATRICES}
     features = matrices["features"]
     for name, values in matrices.items():
         if values.dtype != features.dtype:
             raise InputError(
-                f"{shown[name]} has dtype {values.dtype} but {shown['features']} has {features.dtype}: save both alike."
+                f"{files[name]} has dtype {values.dtype} but {files['features']} has {features.dtype}: save both alike."
             )
     for name, other in (("features", "labels"), ("test_features", "test_labels")):
-        require_same_rows(shown[name], matrices[name], shown[other], matrices[other])
+        require_same_rows(files[name], matrices[name], files[other], matrices[other])
     for name, test in (("features", "test_features"), ("labels", "test_labels")):
         columns, tests = matrices[name].shape[1], matrices[test].shape[1]
         if columns != tests:
-            raise InputError(f"{shown[name]} has {columns} columns but {shown[test]} has {tests}: give both the same.")
+            raise InputError(f"{files[name]} has {columns} columns but {files[test]} has {tests}: give both the same.")
 
 
 def _read_offsets(path: Path, rows: int) -> IntArray:

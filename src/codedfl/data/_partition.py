@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._messages import shown
+from codedfl._messages import listing, shown
 from codedfl._validation import require_at_least, require_fraction, require_positive
 from codedfl.data._dataset import Dataset
 from codedfl.errors import InputError
@@ -20,6 +21,12 @@ Parts = tuple[IntArray, ...]
 
 MAX_ALPHA = 1e6
 MAX_DRAWS = 100
+
+FEW_ROWS = 5
+"""A device with fewer training rows than this is named."""
+
+MOST_NAMES = 8
+"""Devices that a remark names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +219,33 @@ def split_rows(
     if devices is not None:
         _keep_a_row_per_device(is_test, devices)
     return np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+def remarks_on_devices(devices: Sequence[str], training: Sequence[str]) -> list[str]:
+    """Return remarks on devices with few rows.
+
+    Args:
+        devices: the device of each row, test rows included.
+        training: the device of each training row.
+
+    Example:
+        >>> for remark in remarks_on_devices(["a", "b", "b"] + 9 * ["c"], ["a", "b"] + 6 * ["c"]):
+        ...     print(remark)
+        the only row of a is for training: nothing of it is tested.
+        few training rows: b (1); up to 6 elsewhere.
+    """
+    rows, trained = Counter(devices), Counter(training)
+    single = [name for name in sorted(rows) if rows[name] == 1]
+    few = [f"{name} ({trained[name]})" for name in sorted(trained) if trained[name] < FEW_ROWS and rows[name] > 1]
+    remarks = []
+    if single:
+        them = "it" if len(single) == 1 else "them"
+        remarks.append(f"the only row of {listing(single, MOST_NAMES)} is for training: nothing of {them} is tested.")
+    if few:
+        most = max(trained.values())
+        elsewhere = f"; up to {most} elsewhere" if most >= FEW_ROWS else ""
+        remarks.append(f"few training rows: {listing(few, MOST_NAMES)}{elsewhere}.")
+    return remarks
 
 
 def _keep_a_row_per_device(is_test: BoolArray, devices: Sequence[str]) -> None:

@@ -3,25 +3,106 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from codedfl._messages import listing, shown
-from codedfl.data._column import Column
-from codedfl.data._problems import refuse_all
+from codedfl._validation import refuse_all
+from codedfl.data._cells import (
+    FLOAT32_LIMIT,
+    ISO,
+    Cells,
+    Kind,
+    as_booleans,
+    as_categories,
+    as_days,
+    as_numbers,
+    beyond_float32,
+)
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray
 
 VERSION = 1
 """Version of what `Preprocessing.to_dict` writes."""
+
+_VALUES = {"number": "numbers", "boolean": "true or false", "date": "dates"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """What happens to one column of a raw table.
+
+    Args:
+        name: its name.
+        kind: what its values are.
+        fill: stands in for missing values: a number (of days, for dates) or a category; "" for none of the categories.
+        categories: those that get a column of their own; others are zero in all of them.
+        bounds: clip numbers to these and scale them to [-1, 1]; None to leave them as they are.
+        date_format: format of dates in text, besides ISO 8601.
+        given: whether all of this was given by the user, so that nothing was learnt from data.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    name: str
+    kind: Kind
+    fill: float | str
+    categories: tuple[str, ...] = ()
+    bounds: tuple[float, float] | None = None
+    date_format: str = ISO
+    given: bool = False
+
+    def __post_init__(self) -> None:
+        is_text = self.is_category
+        ordered = self.bounds is None or -FLOAT32_LIMIT <= self.bounds[0] < self.bounds[1] <= FLOAT32_LIMIT
+        if (
+            isinstance(self.fill, str) != is_text
+            or not (isinstance(self.fill, str) or abs(self.fill) <= FLOAT32_LIMIT)
+            or is_text != bool(self.categories)
+            or len(set(self.categories)) < len(self.categories)
+            or (is_text and self.bounds is not None)
+            or not ordered
+        ):
+            raise InputError(f"the preprocessing of the column {shown(self.name)} is not consistent: fit it again.")
+
+    @property
+    def is_category(self) -> bool:
+        """Whether its values are text rather than numbers."""
+        return self.kind == "category"
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the numeric columns that it becomes."""
+        return tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
+
+    def read(self, cells: pd.Series) -> tuple[npt.NDArray[Any], list[str]]:
+        """Return the cells of a table as text for a category, else as float64, and the problems with them."""
+        if self.is_category:
+            return as_categories(cells), []
+        read: Mapping[Kind, Callable[[pd.Series], Cells]] = {
+            "number": as_numbers,
+            "boolean": as_booleans,
+            "date": partial(as_days, date_format=self.date_format),
+        }
+        values, bad = read[self.kind](cells)
+        problems = []
+        if bad.any():
+            examples = listing([shown(value, 30) for value in pd.unique(cells[bad].astype(object).map(str))[:3]])
+            problems.append(
+                f"column {shown(self.name)} has {np.count_nonzero(bad)} value(s) that are not {_VALUES[self.kind]} ({examples}): "
+                "correct them, or leave cells without a value empty."
+            )
+        if problem := beyond_float32(f"column {shown(self.name)}", values):
+            problems.append(problem)
+        return values, problems
 
 
 @dataclass(frozen=True)
@@ -103,10 +184,10 @@ class Preprocessing:
         read: dict[str, npt.NDArray[Any] | pd.Series] = {}
         problems: list[str] = []
         for column in self.columns:
-            values, found = column.read(frame.iloc[:, place_of[column.name]])
+            values, wrong = column.read(frame.iloc[:, place_of[column.name]])
             # Left to itself, pandas would turn text into a type of its own, which not every scikit-learn knows.
             read[column.name] = pd.Series(values, dtype=object) if column.categories else values
-            problems += found
+            problems += wrong
         refuse_all(source, problems)
         if len(frame) == 0:
             return np.empty((0, len(self.output_names)), np.float32)
@@ -121,11 +202,11 @@ class Preprocessing:
         from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
         parts: list[tuple[str, Any, list[str]]] = []
-        for kind, group in groupby(self.columns, lambda column: (column.kind == "category", column.bounds is not None)):
-            own = list(group)
+        for kind, group in groupby(self.columns, lambda column: (column.is_category, column.bounds is not None)):
+            columns = list(group)
             if kind == (True, False):
                 encoder = OneHotEncoder(
-                    categories=[np.array(column.categories, dtype=object) for column in own],
+                    categories=[np.array(column.categories, dtype=object) for column in columns],
                     handle_unknown="ignore",
                     sparse_output=False,
                 )
@@ -134,7 +215,7 @@ class Preprocessing:
                 step = make_pipeline(SimpleImputer(strategy="median"), MinMaxScaler((-1, 1), clip=True))
             else:
                 step = SimpleImputer(strategy="median")
-            parts.append((f"part {len(parts)}", step, [column.name for column in own]))
+            parts.append((f"part {len(parts)}", step, [column.name for column in columns]))
         # The median of the two bounds is their middle, and that of one value the value itself.
         rows = {
             column.name: pd.Series(

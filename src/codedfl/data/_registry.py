@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import math
 import os
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,9 @@ import numpy.typing as npt
 
 from codedfl._messages import shown
 from codedfl.data._dataset import Dataset, one_hot
-from codedfl.data._idx import read_idx
 from codedfl.data._partition import split_rows
-from codedfl.data._plugin_datasets import description_of, load_plugin
 from codedfl.errors import InputError
-from codedfl.files import read_npz
+from codedfl.files import Arrays, read_npz, refusing_damage
 from codedfl.plugins import Plugin, find_plugin, plugin_names, plugins
 from codedfl.typing import FloatArray, row_blocks
 
@@ -34,7 +35,12 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 DATA_VARIABLE = "CODEDFL_DATA"
 EMBEDDED = "embedded"
 
+_GZIP_MAGIC = b"\x1f\x8b"
+_UNSIGNED_BYTE = 0x08
+
 Files = dict[str, Path]
+Rows = tuple[FloatArray, FloatArray]
+"""Inputs, and one-hot classes."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +134,14 @@ def is_plugin_dataset(name: str) -> bool:
 
 
 def load_named(name: str, data_dir: Path | None, test_fraction: float, rng: np.random.Generator) -> Dataset:
-    """Load a registered dataset, or say which of its files are missing and how to get them."""
+    """Load a registered dataset, or say which of its files are missing and how to get them.
+
+    A plug-in is called as ``function(folder, test_fraction, rng)``, whether or not the folder exists.
+    """
     folder = dataset_folder(name, data_dir)
     if name not in REGISTRY and (plugin := find_plugin("dataset", name)) is not None:
-        return load_plugin(plugin, folder, test_fraction, rng)
+        loaded: Dataset = plugin.call(plugin.load(), Dataset, folder, test_fraction, rng)
+        return loaded
     entry = REGISTRY[name]
     files = entry.find(folder)
     missing = [file for file in entry.files if file not in files]
@@ -185,7 +195,8 @@ def _plugin_status(plugin: Plugin) -> DatasetStatus:
     description, problem = "", f"the dataset {plugin.problem}" if plugin.problem else ""
     if not problem:
         try:
-            description = description_of(plugin)
+            lines = (plugin.load().__doc__ or "").strip().splitlines()
+            description = lines[0].rstrip(".") if lines else "no description"
         except InputError as error:
             problem = str(error).removesuffix(".")
     return DatasetStatus(plugin.name, description, not problem, "plug-in", (), problem, plugin.package)
@@ -206,19 +217,11 @@ def load_digits(test_fraction: float, rng: np.random.Generator) -> Dataset:
     features = (bunch.data / 16).astype(np.float32)
     targets = one_hot(bunch.target, len(DIGITS))
     train, test = split_rows(len(features), test_fraction, bunch.target, rng)
-    return Dataset(
-        name="digits",
-        task="classification",
-        features=features[train],
-        targets=targets[train],
-        test_features=features[test],
-        test_targets=targets[test],
-        target_names=DIGITS,
-        feature_names=tuple(bunch.feature_names),
-    )
+    parts = (features[train], targets[train]), (features[test], targets[test])
+    return _classification("digits", *parts, DIGITS, bunch.feature_names)
 
 
-def load_idx_images(name: str, files: dict[str, Path], classes: tuple[str, ...]) -> Dataset:
+def load_idx_images(name: str, files: Files, classes: tuple[str, ...]) -> Dataset:
     """Return the images of four IDX files, with pixels in [0, 1].
 
     Args:
@@ -226,52 +229,38 @@ def load_idx_images(name: str, files: dict[str, Path], classes: tuple[str, ...])
         files: where the files are, by their standard names.
         classes: names of the classes.
     """
-    features, targets, shape = _images_and_labels(files, "train", classes)
-    test_features, test_targets, test_shape = _images_and_labels(files, "t10k", classes)
+    training, shape = _images_and_labels(files, "train", classes)
+    test, test_shape = _images_and_labels(files, "t10k", classes)
     if shape != test_shape:
         raise InputError(
             f"the training images of {name} are {shape} pixels but its test images {test_shape}: download them again."
         )
-    return Dataset(
-        name=name,
-        task="classification",
-        features=features,
-        targets=targets,
-        test_features=test_features,
-        test_targets=test_targets,
-        target_names=classes,
-        feature_names=tuple(f"pixel_{row}_{column}" for row in range(shape[0]) for column in range(shape[1])),
-    )
+    pixels = (f"pixel_{row}_{column}" for row in range(shape[0]) for column in range(shape[1]))
+    return _classification(name, training, test, classes, pixels)
 
 
-def _images_and_labels(
-    files: dict[str, Path], part: str, classes: tuple[str, ...]
-) -> tuple[FloatArray, FloatArray, tuple[int, int]]:
+def _images_and_labels(files: Files, part: str, classes: tuple[str, ...]) -> tuple[Rows, tuple[int, int]]:
     images_path, labels_path = files[f"{part}-images-idx3-ubyte"], files[f"{part}-labels-idx1-ubyte"]
     images, labels = read_idx(images_path, dimensions=3), read_idx(labels_path, dimensions=1)
     _, height, width = images.shape
     pixels = images.reshape(len(images), height * width) / np.float32(255)
-    return pixels, _one_hot_of_file(labels, len(images), labels_path, classes), (height, width)
+    return (pixels, _one_hot_of_file(labels, len(images), labels_path, classes)), (height, width)
 
 
-def load_cifar10_vgg(files: dict[str, Path]) -> Dataset:
+def load_cifar10_vgg(files: Files) -> Dataset:
     """Return CIFAR-10 as 4,096 quantised VGG16 features: x_j = code_values[code_j] feature_scale_j."""
     scale = read_npz(files["scale.npz"], required=("code_values", "feature_scale"))
-    features, targets = decode_vgg([files["train-1.npz"], files["train-2.npz"]], scale)
-    test_features, test_targets = decode_vgg([files["test.npz"]], scale)
-    return Dataset(
-        name="cifar10-vgg",
-        task="classification",
-        features=features,
-        targets=targets,
-        test_features=test_features,
-        test_targets=test_targets,
-        target_names=CIFAR10,
-        feature_names=tuple(f"vgg_{column}" for column in range(features.shape[1])),
-    )
+    training = decode_vgg([files["train-1.npz"], files["train-2.npz"]], scale)
+    test = decode_vgg([files["test.npz"]], scale)
+    columns = (f"vgg_{column}" for column in range(training[0].shape[1]))
+    return _classification("cifar10-vgg", training, test, CIFAR10, columns)
 
 
-def decode_vgg(paths: list[Path], scale: dict[str, npt.NDArray[Any]]) -> tuple[FloatArray, FloatArray]:
+def _classification(name: str, training: Rows, test: Rows, classes: tuple[str, ...], columns: Iterable[str]) -> Dataset:
+    return Dataset(name, "classification", *training, *test, classes, tuple(columns))
+
+
+def decode_vgg(paths: list[Path], scale: Arrays) -> Rows:
     """Decode the rows of quantised files, one after the other, into one float32 matrix and their one-hot classes."""
     code_values = scale["code_values"].astype(np.float32, copy=False)
     feature_scale = scale["feature_scale"].astype(np.float32, copy=False)
@@ -305,3 +294,49 @@ def _one_hot_of_file(labels: Labels, rows: int, path: Path, classes: tuple[str, 
             f"{shown(path)} must hold a label from 0 to {len(classes) - 1} for each of {rows} rows: download it again."
         )
     return one_hot(labels, len(classes))
+
+
+def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
+    """Read an array of bytes from an IDX file, gzipped or not.
+
+    The file starts with the bytes 0, 0, 8 (unsigned bytes) and the number of dimensions, then each dimension as a
+    big-endian 32-bit integer, then the entries in row-major order.
+
+    Args:
+        path: the file; gzip is recognised from the content.
+        dimensions: required number of dimensions: 3 for images, 1 for labels.
+
+    Raises:
+        InputError: the file is of another kind, truncated, or too long.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "labels")
+        ...     _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
+        ...     read_idx(path, dimensions=1)
+        array([7, 9], dtype=uint8)
+    """
+    with refusing_damage(path, "an IDX file"):
+        content = path.read_bytes()
+        if content.startswith(_GZIP_MAGIC):
+            content = gzip.decompress(content)
+    magic = bytes([0, 0, _UNSIGNED_BYTE, dimensions])
+    if content[:4] != magic:
+        raise InputError(
+            f"{shown(path)} starts with the bytes {content[:4].hex(' ') or 'of an empty file'} instead of "
+            f"{magic.hex(' ')}: replace it with an IDX file of {dimensions}-dimensional bytes."
+        )
+    header = 4 + 4 * dimensions
+    if len(content) < header:
+        raise InputError(f"{shown(path)} is truncated within its header: download it again.")
+    shape = struct.unpack(f">{dimensions}I", content[4:header])
+    promised, actual = math.prod(shape), len(content) - header
+    if promised != actual:
+        fault = "is truncated" if actual < promised else "is too long"
+        raise InputError(
+            f"{shown(path)} {fault}: its header promises {promised} bytes and {actual} follow, so download it again."
+        )
+    if promised == 0:
+        raise InputError(f"{shown(path)} has no entries: download it again.")
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)

@@ -8,7 +8,6 @@ Example:
     (array([0, 0]), 'fed3r')
 """
 
-from codedfl.estimators._classifier import CodedClassifier
-from codedfl.estimators._regressor import CodedRegressor
+from codedfl.estimators._estimators import CodedClassifier, CodedRegressor
 
 __all__ = ["CodedClassifier", "CodedRegressor"]

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from codedfl._messages import shown
-from codedfl.config import Config, load_config
+from codedfl.config import Config, flatten, load_config
 from codedfl.errors import InputError
 from codedfl.fleet import Workload
 from codedfl.schemes import SCHEMES
@@ -55,7 +55,7 @@ OPEN_DATA_KEYS = ("data.partition", "data.dirichlet_alpha")
 """What ``config`` may say about the data; ``fit`` is given everything else."""
 
 
-def chosen_scheme(given: Mapping[str, Any], rows: int, columns: int) -> Any:
+def chosen_scheme(params: Mapping[str, Any], rows: int, columns: int) -> Any:
     """Return the scheme, or what ``auto`` stands for with these parameters and data of this size.
 
     Example:
@@ -65,22 +65,22 @@ def chosen_scheme(given: Mapping[str, Any], rows: int, columns: int) -> Any:
         >>> [chosen_scheme(CodedRegressor().get_params(), *size) for size in ((100, 30), (9000, 1000))]
         ['ccfl', 'ccfl']
     """
-    if given["scheme"] != "auto":
-        return given["scheme"]
-    if given["epsilon"] is not None:
+    if params["scheme"] != "auto":
+        return params["scheme"]
+    if params["epsilon"] is not None:
         return "dp-gd"
-    if given["rounds"] is not None or given["total_time_s"] is not None:
+    if params["rounds"] is not None or params["total_time_s"] is not None:
         return "ccfl"  # statistics are uploaded once, so that there would be no rounds
-    width = given["dimension"] if given["features"] == "rff" else columns
+    width = params["dimension"] if params["features"] == "rff" else columns
     few = isinstance(width, int | float) and width <= FEW_FEATURES and ENOUGH_ROWS * width <= rows
     return "fed3r" if few else "ccfl"
 
 
-def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outputs: int) -> Config:
+def make_config(params: Mapping[str, Any], *, rows: int, columns: int, outputs: int) -> Config:
     """Return the configuration of an estimator for data of a given size.
 
     Args:
-        parameters: those of the estimator.
+        params: those of the estimator.
         rows: number of training rows.
         columns: number of columns.
         outputs: number of classes or targets.
@@ -88,15 +88,15 @@ def make_config(parameters: Mapping[str, Any], *, rows: int, columns: int, outpu
     Raises:
         InputError: for a value that is not possible, in terms of the parameters.
     """
-    given = {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}
-    overrides = {**_overrides(given, rows, columns), **_own_overrides(given["config"])}
+    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+    overrides = {**_overrides(params, rows, columns), **_own_overrides(params["config"])}
     with in_terms_of_parameters():
         config = load_config(overrides=overrides)
     features = config.features
     devices = min(config.data.devices, max(1, rows // 2))
     dimension = features.dimension if features.map == "rff" else columns
     deadline_s = config.training.deadline_s
-    if given["deadline_s"] is None:
+    if params["deadline_s"] is None:
         deadline_s = max(deadline_s, _shortest_deadline_s(config, dimension + bool(features.intercept), outputs))
     return config.model_copy(
         update={
@@ -130,57 +130,57 @@ def _in_python(match: re.Match[str]) -> str:
         return match[0]
 
 
-def _require_possible(given: Mapping[str, Any]) -> None:
+def _require_possible(params: Mapping[str, Any]) -> None:
     """Refuse values of which a configuration would say something else than the parameters do."""
-    epsilon, rounds = given["epsilon"], given["rounds"]
+    epsilon, rounds = params["epsilon"], params["rounds"]
     if epsilon is not None and not (_is_number(epsilon) and 0 < epsilon < np.inf):
         raise InputError(f"epsilon = {shown(epsilon)} must be a positive number, or None for no guarantee.")
     if rounds is not None and not (_is_number(rounds) and rounds >= 1 and rounds % 1 == 0):
         raise InputError(f"rounds = {shown(rounds)} must be an integer of 1 or more, or None for the default.")
-    if rounds is not None and given["total_time_s"] is not None:
+    if rounds is not None and params["total_time_s"] is not None:
         raise InputError(
-            f"rounds = {rounds} and total_time_s = {shown(given['total_time_s'])} both say how long to train: give one."
+            f"rounds = {rounds} and total_time_s = {shown(params['total_time_s'])} both say how long to train: give one."
         )
-    if not isinstance(given["standardize"], bool):
-        raise InputError(f"standardize = {shown(given['standardize'])} must be True or False.")
-    if given["features"] not in ("none", "rff"):
-        raise InputError(f"features = {shown(given['features'])} is unknown: use 'none' or 'rff'.")
+    if not isinstance(params["standardize"], bool):
+        raise InputError(f"standardize = {shown(params['standardize'])} must be True or False.")
+    if params["features"] not in ("none", "rff"):
+        raise InputError(f"features = {shown(params['features'])} is unknown: use 'none' or 'rff'.")
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _overrides(given: Mapping[str, Any], rows: int, columns: int) -> dict[str, Any]:
+def _overrides(params: Mapping[str, Any], rows: int, columns: int) -> dict[str, Any]:
     """Return what the parameters set, by key."""
-    _require_possible(given)
-    scheme, epsilon, clip_norm = chosen_scheme(given, rows, columns), given["epsilon"], given["clip_norm"]
+    _require_possible(params)
+    scheme, epsilon, clip_norm = chosen_scheme(params, rows, columns), params["epsilon"], params["clip_norm"]
     values = {
         "schemes": [scheme],
-        "seed": _seed(given["random_state"]),
+        "seed": _seed(params["random_state"]),
         "data.dataset": "arrays",
-        "data.devices": given["devices"],
-        "features.map": given["features"],
-        "features.dimension": given["dimension"],
-        "features.gamma": given["gamma"],
+        "data.devices": params["devices"],
+        "features.map": params["features"],
+        "features.dimension": params["dimension"],
+        "features.gamma": params["gamma"],
         "features.standardize": False,  # done beforehand, in double precision
-        "features.intercept": given["features"] != "rff",
+        "features.intercept": params["features"] != "rff",
         "privacy.epsilon": epsilon or 0.0,
-        "privacy.delta": given["delta"],
-        "privacy.threat_model": given["threat_model"],
+        "privacy.delta": params["delta"],
+        "privacy.threat_model": params["threat_model"],
         "coding.clip_norm": 0.0 if clip_norm == "auto" and epsilon is None else clip_norm,
-        "privacy.label_bound": given.get("label_bound") or 0.0,
-        "privacy.label_center": given.get("label_center", 0.0),
-        "training.rounds": _rounds(given["rounds"], given["total_time_s"]),
+        "privacy.label_bound": params.get("label_bound") or 0.0,
+        "privacy.label_center": params.get("label_center", 0.0),
+        "training.rounds": _rounds(params["rounds"], params["total_time_s"]),
     }
-    values |= {KEYS[name]: given[name] for name in ("total_time_s", "deadline_s") if given[name] is not None}
-    if given["rounds"] is not None and scheme in SCHEMES and "rounds" in inspect.signature(SCHEMES[scheme]).parameters:
-        values[f"options.{scheme}.rounds"] = given["rounds"]
-    return values | _fleet_overrides(given["fleet"])
+    values |= {KEYS[name]: params[name] for name in ("total_time_s", "deadline_s") if params[name] is not None}
+    if params["rounds"] is not None and scheme in SCHEMES and "rounds" in inspect.signature(SCHEMES[scheme]).parameters:
+        values[f"options.{scheme}.rounds"] = params["rounds"]
+    return values | _fleet_overrides(params["fleet"])
 
 
 def _rounds(rounds: Any, total_time_s: Any) -> Any:
-    """Return the rounds as given, by default, or 0 for as many as fit in the training time."""
+    """Return the number of rounds: as asked for, or by default, or 0 for as many as fit in the training time."""
     if rounds is not None:
         return rounds
     return DEFAULT_ROUNDS if total_time_s is None else 0
@@ -204,7 +204,7 @@ def _own_overrides(config: Any) -> dict[str, Any]:
         return {}
     if not isinstance(config, Mapping):
         raise InputError(f"config = {shown(config)} must be a dictionary such as {{'training.local_steps': 3}}.")
-    values = dict(_flat(config))
+    values = dict(flatten(config.items()))
     names = {key: name for name, key in KEYS.items()}
     for key in values:
         if key in names:
@@ -212,15 +212,6 @@ def _own_overrides(config: Any) -> dict[str, Any]:
         if key.startswith("data.") and key not in OPEN_DATA_KEYS:
             raise InputError(f"config sets {key}, but the data is what fit is given: leave it out.")
     return values
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}.")
-        else:
-            yield name, value
 
 
 def _seed(random_state: Any) -> int:

@@ -1,9 +1,8 @@
 """Trained models: on raw inputs, on disk, held against rows, and exported."""
 
 from codedfl.models._evaluation import ModelEvaluation, Part, evaluate_file, evaluate_model
-from codedfl.models._onnx_file import export_onnx
-from codedfl.models._predictor import Predictor
-from codedfl.models._probabilities import probabilities
+from codedfl.models._onnx import export_onnx
+from codedfl.models._predictor import Predictor, probabilities
 from codedfl.models._rows import LabelledRows, read_inputs, read_labelled
 
 __all__ = [

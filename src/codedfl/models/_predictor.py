@@ -1,7 +1,8 @@
-"""A trained model that works on raw inputs."""
+"""A trained model that works on raw inputs: arrays, and frames of pandas and polars."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,21 +10,22 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from codedfl._messages import listing, shown
 from codedfl._validation import require_finite
 from codedfl.data import FeatureMap, Preprocessing, Task
 from codedfl.errors import InputError
 from codedfl.files import Arrays
+from codedfl.losses import SOFTMAX
 from codedfl.models._file import read_model_file, write_model_file
-from codedfl.models._frames import as_frame, numeric_columns
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, holds_numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars
 
     Frame = pd.DataFrame | polars.DataFrame | polars.LazyFrame
+
 
 WORDS = ("input_names", "target_names", "target_columns")
 CLASS_TYPES = ("str", "bool", *(np.dtype(code).name for code in "bhiqBHIQefd"))
@@ -169,7 +171,7 @@ class Predictor:
         """
         frame = as_frame(raw)
         inputs = np.asarray(raw) if frame is None else self.inputs_of(frame)
-        if inputs.dtype.kind not in "biuf":
+        if not holds_numbers(inputs.dtype):
             raise InputError(f"the raw inputs have the dtype {inputs.dtype}: give numbers.")
         with np.errstate(over="ignore", invalid="ignore"):
             outputs: FloatArray = self.feature_map.transform(inputs, self.precision) @ self.weights.astype(
@@ -250,3 +252,78 @@ class Predictor:
             class_type=description.get("class_type", "str"),
             **{name: tuple(map(str, description[name])) for name in WORDS},
         )
+
+
+def probabilities(outputs: FloatArray, *, logits: bool = False) -> FloatArray:
+    r"""Return probabilities of the classes that belong to the outputs of a classifier, (n, k), float64.
+
+    Those of logits ``z`` are ``softmax(z)``. Least-squares outputs are themselves estimates of probabilities, but may leave
+    [0, 1]: ``softmax(k z)`` agrees with them to first order where classes are about equally likely, and keeps the order of
+    the classes everywhere. Neither is calibrated.
+
+    Args:
+        outputs: ``z``, (n, k).
+        logits: whether they are logits (`Predictor.logits`).
+
+    Example:
+        >>> probabilities(np.array([[0.52, 0.48], [1.5, -0.5]])).round(2)
+        array([[0.52, 0.48],
+               [0.98, 0.02]])
+    """
+    scale = 1.0 if logits else float(outputs.shape[1])
+    return SOFTMAX.predictions(scale * outputs.astype(np.float64))
+
+
+def as_frame(values: Any) -> pd.DataFrame | None:
+    """Return a frame of pandas or polars as one of pandas, or None for anything else.
+
+    Example:
+        >>> import polars
+        >>> as_frame(polars.DataFrame({"age": [40, None], "ward": ["a", "b"]})).to_dict("list")
+        {'age': [40.0, nan], 'ward': ['a', 'b']}
+        >>> as_frame(np.zeros((2, 2))) is None
+        True
+    """
+    if isinstance(values, pd.DataFrame):
+        return values
+    polars = sys.modules.get("polars")  # nobody has a frame of a package that was never imported
+    if polars is None or not isinstance(values, polars.DataFrame | polars.LazyFrame):
+        return None
+    # Column by column, as the conversion of polars itself needs pyarrow.
+    return pd.DataFrame({column.name: _values(column) for column in values.lazy().collect()})
+
+
+def numeric_columns(frame: pd.DataFrame, names: tuple[str, ...], source: str) -> FloatArray:
+    """Return columns of a frame as numbers, (n, p) in float64.
+
+    Args:
+        frame: the frame.
+        names: its columns to return, in this order.
+        source: its name in messages.
+
+    Raises:
+        InputError: if columns are missing, twice there, or not finite numbers.
+    """
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise InputError(
+            f"{source} lacks {len(missing)} column(s) that the model reads: {listing(missing)}; it has "
+            f"{listing(map(str, frame.columns))}."
+        )
+    chosen = frame[list(names)]
+    if chosen.shape[1] > len(names):
+        twice = chosen.columns[chosen.columns.duplicated()].unique()
+        raise InputError(
+            f"{source} has several columns of the same name: {listing(twice)}; rename all but one of each."
+        )
+    odd = [name for name in names if not holds_numbers(chosen[name].dtype)]
+    if odd:
+        raise InputError(f"{source} has column(s) that are not numbers: {listing(odd)}; the model needs numbers there.")
+    inputs: FloatArray = chosen.to_numpy(np.float64, na_value=np.nan)
+    require_finite(source, inputs)
+    return inputs
+
+
+def _values(column: Any) -> Any:
+    values = column.to_numpy()
+    return values if values.ndim == 1 else column.to_list()

@@ -14,7 +14,7 @@ from codedfl.data import Columns, TargetEncoding, is_file_name, read_npz_tables,
 from codedfl.errors import InputError
 from codedfl.files import read_npz, require_file
 from codedfl.models._predictor import Predictor
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, holds_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ def _require_table(path: Path) -> None:
 
 def _inputs_from_array(model: Predictor, values: FloatArray, path: Path) -> FloatArray:
     names, width = model.input_names, len(model.input_names) or model.feature_map.input_dimension
-    if values.ndim != 2 or values.shape[1] != width or values.dtype.kind not in "biuf":
+    if values.ndim != 2 or values.shape[1] != width or not holds_numbers(values.dtype):
         raise InputError(
             f"the array 'X' of {shown(path)} has shape {values.shape} and dtype {values.dtype}, but the model takes numbers of "
             f"shape (n, {width})" + (f", with the columns {listing(names)}." if names else ".")

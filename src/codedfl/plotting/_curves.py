@@ -1,20 +1,25 @@
-"""The picture of a comparison."""
+"""The pictures of a comparison: score against simulated time, of one run of each scheme or under several seeds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from codedfl.plotting._canvas import DARK, new_figure, to_png
+from codedfl.plotting._canvas import DARK, GREY, new_figure, tidy, to_png, without_maths
 from codedfl.training import Evaluation, Reference, RunResult
+from codedfl.typing import FloatArray
 
 Clock = Literal["training", "everything"]
+Metric = Literal["accuracy", "r2"]
 COLOURS = {
     "fedavg": "#E69F00",
     "cfl-fb": "#999999",
@@ -33,6 +38,11 @@ COLOURS = {
 }
 """Colours that stay apart for colour-blind readers (Okabe and Ito, then Tol), with strong ones for SCFL and CCFL."""
 
+STRONG = ("scfl", "ccfl")
+"""Schemes whose lines are thicker."""
+
+SCORE_TITLES = {"accuracy": "test accuracy", "r2": "test R²"}
+
 AXIS_TITLES = {
     "training": "simulated training time (s)",
     "everything": "simulated time with encoding and coded upload charged (s)",
@@ -43,7 +53,7 @@ def draw_curves(
     results: Sequence[RunResult],
     *,
     title: str,
-    metric: Literal["accuracy", "r2"],
+    metric: Metric,
     reference: Reference | None = None,
     clock: Clock = "training",
 ) -> bytes:
@@ -66,7 +76,7 @@ def curves_figure(
     results: Sequence[RunResult],
     *,
     title: str,
-    metric: Literal["accuracy", "r2"],
+    metric: Metric,
     reference: Reference | None = None,
     clock: Clock = "training",
 ) -> Figure:
@@ -81,23 +91,19 @@ def curves_figure(
         line = axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1, label=label, zorder=2)
         lines.append((reference.score, line))
     if lines:
-        axes.set_ylim(*_score_limits([curve for _, curve in curves if curve], [end for end, _ in lines]))
+        drawn = [curve for _, curve in curves if curve]
+        early, best = (
+            [curve[len(curve) // 20].score for curve in drawn],
+            [point.score for curve in drawn for point in curve],
+        )
+        axes.set_ylim(*_score_limits([end for end, _ in lines], early, best, margin=0.04))
         # The order of the ends, so that the eye finds a line by its height; names of plug-ins may have a dollar sign.
         ordered = [line for _, line in sorted(lines, key=lambda item: -item[0])]
-        legend = figure.legend(
-            handles=ordered, loc="outside right upper", fontsize=9, frameon=False, title="in the end"
+        without_maths(
+            figure.legend(handles=ordered, loc="outside right upper", fontsize=9, frameon=False, title="in the end")
         )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
-    if metric == "accuracy":
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlim(0, 1.01 * latest)  # the dots at the ends are not cut
-    axes.set_xlabel(AXIS_TITLES[clock])
-    axes.set_ylabel("test accuracy" if metric == "accuracy" else "test R²")
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    # A dollar sign in a file name must not start maths.
-    axes.set_title(title, loc="left", fontsize=11, parse_math=False)
+    _label(axes, title, metric, clock)
     return figure
 
 
@@ -112,7 +118,7 @@ def _draw_run(
     curve: Sequence[Evaluation],
     clock: Clock,
     latest: float,
-    metric: Literal["accuracy", "r2"],
+    metric: Metric,
 ) -> tuple[float, Line2D]:
     """Draw one learning curve, and return its end; a model that is there at once stays, dotted, until the end."""
     name, end = result.scheme.name, curve[-1].score
@@ -121,7 +127,7 @@ def _draw_run(
     at_once = len(curve) == 1
     if at_once:
         times, scores = [*times, latest], scores * 2
-    strong = name in ("scfl", "ccfl")
+    strong = name in STRONG
     suffix = " (diverged)" if result.status == "diverged" else f" {_in_words(end, metric)}"
     (line,) = axes.plot(
         times,
@@ -138,7 +144,7 @@ def _draw_run(
     return end, line
 
 
-def _in_words(score: float, metric: Literal["accuracy", "r2"]) -> str:
+def _in_words(score: float, metric: Metric) -> str:
     return f"{score:.1%}" if metric == "accuracy" else f"{score:.3f}"
 
 
@@ -146,10 +152,126 @@ def _seconds(point: Evaluation, clock: Clock) -> float:
     return point.simulated_time_s if clock == "training" else point.everything_charged_s
 
 
-def _score_limits(curves: Sequence[Sequence[Evaluation]], ends: Sequence[float]) -> tuple[float, float]:
+def _score_limits(
+    ends: Sequence[float], early: Sequence[float], best: Sequence[float], margin: float
+) -> tuple[float, float]:
     """Choose a range that shows where the schemes differ: it may cut off the steep start, but never the ends or the best."""
-    high = max([*ends, *(point.score for curve in curves for point in curve)])
-    early = min([*ends, *(curve[len(curve) // 20].score for curve in curves)])
-    low = min([*ends, max(early, high - 5 * max(high - min(ends), 0.01))])
-    margin = 0.04 * max(high - low, 1e-3)
-    return low - margin, high + margin
+    high = max([*ends, *best])
+    low = min([*ends, max(min([*ends, *early]), high - 5 * max(high - min(ends), 0.01))])
+    room = margin * max(high - low, 1e-3)
+    return low - room, high + room
+
+
+def _label(axes: Axes, title: str, metric: Metric, clock: Clock) -> None:
+    if metric == "accuracy":
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel(AXIS_TITLES[clock])
+    axes.set_ylabel(SCORE_TITLES[metric])
+    tidy(axes)
+    # A dollar sign in a file name must not start maths.
+    axes.set_title(title, loc="left", fontsize=11, parse_math=False)
+
+
+def seed_handles(seeds: int, linewidth: float) -> list[Line2D | Patch]:
+    """Return the entries of a legend that explain the lines and bands of several seeds."""
+    line = Line2D([], [], color=GREY, linewidth=linewidth, label=f"line: mean of {seeds} seeds")
+    return [line, Patch(color=GREY, alpha=0.3, linewidth=0, label="band: lowest to\nhighest seed")]
+
+
+@dataclass(frozen=True, eq=False)
+class SeedCurves:
+    """The learning curves of one scheme.
+
+    Args:
+        name: the name of the scheme, for its colour.
+        title: what the legend calls it.
+        curves: one curve per seed.
+    """
+
+    name: str
+    title: str
+    curves: Sequence[Sequence[Evaluation]]
+
+
+def draw_seed_curves(
+    schemes: Sequence[SeedCurves],
+    *,
+    title: str,
+    metric: Metric,
+    centralised: float | None = None,
+    clock: Clock = "training",
+) -> bytes:
+    """Draw the mean score over seeds against simulated time, with a band from the lowest to the highest.
+
+    Args:
+        schemes: the curves to draw, at least one scheme with one curve.
+        title: the title of the picture.
+        metric: the metric of the score.
+        centralised: mean score of the centralised optimum, if it is known.
+        clock: ``training`` for the paper's convention, ``everything`` to charge preparation as well.
+
+    Returns:
+        A PNG file.
+    """
+    figure = new_figure(9, 4.8)
+    axes = figure.add_subplot()
+    seeds = max(len(scheme.curves) for scheme in schemes)
+    ends = [[_seconds(curve[-1], clock) for curve in scheme.curves if curve] for scheme in schemes]
+    latest = max((float(np.mean(each)) for each in ends if each), default=0.0) or 1.0
+    drawn: list[tuple[float, float, float, Line2D]] = []
+    for scheme in schemes:
+        band = _band(scheme.curves, clock, latest)
+        if band is None:
+            continue
+        times, low, mean, high = band
+        colour = COLOURS.get(scheme.name, DARK)
+        strong = scheme.name in STRONG
+        axes.fill_between(times, low, high, color=colour, alpha=0.13, linewidth=0, zorder=1)
+        lines = axes.plot(times, mean, color=colour, linewidth=2.4 if strong else 1.6, label=scheme.title, zorder=2)
+        drawn.append((float(mean[-1]), float(mean[len(mean) // 20]), float(high.max()), lines[0]))
+    handles: list[Line2D | Patch] = [line for _, _, _, line in sorted(drawn, key=lambda item: -item[0])]
+    if centralised is not None and math.isfinite(centralised):
+        handles.append(axes.axhline(centralised, color=DARK, linestyle="--", linewidth=1, label="centralised, mean"))
+    if drawn:
+        lasts, early, best = zip(*(numbers for *numbers, _ in drawn), strict=True)
+        axes.set_ylim(
+            *_score_limits([*lasts, *([] if centralised is None else [centralised])], early, best, margin=0.06)
+        )
+    handles += seed_handles(seeds, linewidth=1.6)
+    axes.set_xlim(0, latest)
+    _label(axes, title, metric, clock)
+    figure.legend(handles=handles, loc="outside right upper", fontsize=9, frameon=False)
+    return to_png(figure)
+
+
+def _band(
+    curves: Sequence[Sequence[Evaluation]], clock: Clock, latest: float
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray] | None:
+    """Return times, and the lowest, mean and highest score there; None if no curve can be drawn.
+
+    Seeds meet at the same training time. What is charged before it differs between them, so that the clock which charges
+    everything shows its mean.
+    """
+    finite = [[point for point in curve if math.isfinite(point.score)] for curve in curves]
+    lines = [_arrays(curve) for curve in finite if curve]
+    if not lines:
+        return None
+    start, end = max(trained[0] for trained, _, _ in lines), min(trained[-1] for trained, _, _ in lines)
+    grid = np.unique(np.concatenate([trained for trained, _, _ in lines]))
+    grid = grid[(grid >= start) & (grid <= end)]
+    if not grid.size:
+        return None
+    scores = np.array([np.interp(grid, trained, each) for trained, _, each in lines])
+    charged = np.mean([np.interp(grid, trained, each) for trained, each, _ in lines], axis=0)
+    low, mean, high = scores.min(axis=0), scores.mean(axis=0), scores.max(axis=0)
+    times = grid if clock == "training" else charged
+    if grid.size == 1:  # a model that is there at once stays until the end
+        low, mean, high = (np.repeat(each, 2) for each in (low, mean, high))
+        times = np.array([times[0], max(latest, float(times[0]))])
+    return times, low, mean, high
+
+
+def _arrays(curve: Sequence[Evaluation]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    columns = [(point.simulated_time_s, point.everything_charged_s, point.score) for point in curve]
+    trained, charged, scores = np.array(columns).T
+    return trained, charged, scores

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
-from codedfl.plotting._curves import COLOURS
+from codedfl.plotting._canvas import DARK, GREY, new_figure, tidy, to_png
+from codedfl.plotting._curves import COLOURS, SCORE_TITLES, STRONG, seed_handles
 
 MOST_KEYS, MOST_PANELS, MOST_COLUMNS = 3, 16, 4
 
@@ -73,14 +73,13 @@ def draw_sweep(over: Values, means: Sequence[Mapping[str, Any]], metric: str, se
             label = ", ".join(f"{_short(key)} = {_shown(value)}" for key, value in here.items())
             axes.set_title(label, loc="left", fontsize=9.5, parse_math=False)
         _scale(axes, over[keys[0]], columns)
-        axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy(axes)
         if metric == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
     figure.supxlabel(keys[0], fontsize=10.5)
-    figure.supylabel("test accuracy" if metric == "accuracy" else "test R²", fontsize=10.5)
+    figure.supylabel(SCORE_TITLES[metric], fontsize=10.5)
     figure.legend(handles=_legend(means, titles, seeds), loc="outside right upper", fontsize=9, frameon=False)
     return to_png(figure)
 
@@ -97,7 +96,7 @@ def _draw_panel(
         ]
         mine.sort(key=lambda item: item[0])
         x, y = [place for place, _ in mine], [_number(score["mean"]) for _, score in mine]
-        colour, strong = COLOURS.get(name, DARK), name in ("scfl", "ccfl")
+        colour, strong = COLOURS.get(name, DARK), name in STRONG
         weight, order = (2.2, 3) if strong else (1.5, 2)
         axes.plot(x, y, color=colour, marker="o", markersize=4, linewidth=weight, zorder=order)
         lost = [place for place, score in zip(x, y, strict=True) if math.isnan(score)]
@@ -123,8 +122,7 @@ def _legend(means: Sequence[Mapping[str, Any]], titles: Mapping[str, str], seeds
     if any(mean["centralised"]["mean"] is not None for mean in means):
         handles.append(Line2D([], [], color=DARK, linestyle="--", linewidth=1, label="centralised"))
     if seeds > 1:
-        handles.append(Line2D([], [], color=GREY, label=f"line: mean of {seeds} seeds"))
-        handles.append(Patch(color=GREY, alpha=0.3, linewidth=0, label="band: lowest to\nhighest seed"))
+        handles += seed_handles(seeds, linewidth=1.5)
     if any(mean["score"]["mean"] is None for mean in means):
         handles.append(Line2D([], [], linestyle="none", marker="x", color=GREY, label="diverged"))
     return handles

@@ -10,19 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
+from codedfl.plotting._canvas import BLUE, DARK, GREEN, GREY, ORANGE, PINK, RED, new_figure, tidy, to_png
 from codedfl.theory import GapBound, Knob, LimitError, LimitPoint, Reading, RoundLaw
 
-RED, BLUE = "#D55E00", "#0072B2"
-
 TERMS = {
-    "bias_of_code": ("bias of the coded data", "#D55E00"),
-    "bias_of_drift": ("bias of local steps", "#CC79A7"),
-    "projection": ("projection", "#E69F00"),
+    "bias_of_code": ("bias of the coded data", RED),
+    "bias_of_drift": ("bias of local steps", PINK),
+    "projection": ("projection", ORANGE),
     "drift": ("drift squared", "#F0A3C8"),
-    "noise": ("noise", "#0072B2"),
+    "noise": ("noise", BLUE),
     "noise_and_data": ("noise and data", "#56B4E9"),
-    "arrivals": ("arrivals", "#009E73"),
+    "arrivals": ("arrivals", GREEN),
     "device_batches": ("batches of devices", "#7FCDBB"),
     "server_batches": ("batches of the server", "#8C6BB1"),
     "label_noise": ("label noise", "#A6761D"),
@@ -38,7 +36,7 @@ KNOBS: dict[Knob, str] = {
 }
 
 
-class Point(Protocol):
+class TheoryPoint(Protocol):
     """The theory at one value of a parameter."""
 
     @property
@@ -73,9 +71,9 @@ class Report(Protocol):
     @property
     def drawn_limit(self) -> LimitPoint | None: ...
     @property
-    def sensitivity(self) -> Mapping[Knob, Sequence[Point]]: ...
+    def sensitivity(self) -> Mapping[Knob, Sequence[TheoryPoint]]: ...
     @property
-    def tradeoff(self) -> Sequence[Point]: ...
+    def tradeoff(self) -> Sequence[TheoryPoint]: ...
 
 
 def draw_theory(report: Report) -> bytes:
@@ -108,8 +106,7 @@ def theory_figure(report: Report) -> Figure:
     )
     panels[0].set_ylim(at_run * 1e-11, at_run * 1e3)
     for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+        tidy(axes)
         axes.set_axisbelow(True)
     named = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=7, fontsize=9, frameon=False)
@@ -174,7 +171,7 @@ def _legend_below(axes: Axes) -> None:
     axes.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
 
 
-def _draw_terms(axes: Axes, points: Sequence[Point], knob: Knob) -> None:
+def _draw_terms(axes: Axes, points: Sequence[TheoryPoint], knob: Knob) -> None:
     values = [point.value for point in points]
     for name, (label, colour) in TERMS.items():
         heights = np.array([point.corrected[name] for point in points])

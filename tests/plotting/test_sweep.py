@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from codedfl.plotting import SeedCurves, can_draw_sweep, draw_seed_curves, draw_sweep
 from codedfl.plotting import _sweep as sweep_module
-from codedfl.plotting._canvas import new_figure
-from codedfl.plotting._seed_curves import _band
-from codedfl.training import Evaluation
+from codedfl.plotting import can_draw_sweep, draw_sweep, new_figure
 
 
 def means_of(over: dict[str, list[Any]], seeds: int = 1) -> list[dict[str, Any]]:
@@ -96,36 +93,3 @@ def test_integers_have_integer_ticks_however_many_there_are() -> None:
     ticks = axis_for(list(range(1, 200))).get_xticks()
     assert 5 < len(ticks) < 20
     assert all(float(tick).is_integer() for tick in ticks)
-
-
-def curve(scores: list[float], preparation_s: float) -> list[Evaluation]:
-    return [
-        Evaluation(k, 2.0 * k, 2.0 * k + preparation_s, 0.1, 0.1, score, score, 0.1, 0.1, 3.0, 1.0)
-        for k, score in enumerate(scores)
-    ]
-
-
-def test_a_band_reaches_from_the_lowest_to_the_highest_seed() -> None:
-    curves = [curve([0.1, 0.5, 0.7], 100.0), curve([0.1, 0.6, 0.65], 300.0), curve([float("nan")], 0.0), []]
-    band = _band(curves, "everything", latest=204.0)
-    assert band is not None
-    times, low, mean, high = band
-    assert times.tolist() == [200, 202, 204]  # preparation counts with its mean
-    assert low.tolist() == [0.1, 0.5, 0.65]
-    assert mean.tolist() == pytest.approx([0.1, 0.55, 0.675])
-    assert high.tolist() == [0.1, 0.6, 0.7]
-    at_once = _band([curve([0.8], 10.0), curve([0.9], 30.0)], "everything", latest=400.0)
-    assert at_once is not None
-    assert at_once[0].tolist() == [20, 400]
-    assert _band([[]], "training", 1.0) is None
-
-
-@pytest.mark.slow
-def test_curves_over_seeds_are_drawn() -> None:
-    schemes = [SeedCurves("scfl", "SCFL", [curve([0.1, 0.5, 0.7], 100.0), curve([0.1, 0.6, 0.65], 300.0)])]
-    schemes.append(SeedCurves("fed3r", "Fed3R", [curve([0.8], 10.0), curve([0.9], 30.0)]))
-    schemes.append(SeedCurves("own", "own", [[], []]))
-    training = draw_seed_curves(schemes, title="digits", metric="accuracy", centralised=0.9)
-    everything = draw_seed_curves(schemes, title="digits", metric="r2", clock="everything")
-    assert size_of(training) == size_of(everything) == (1350, 720)
-    assert training != everything

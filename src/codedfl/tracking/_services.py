@@ -1,17 +1,18 @@
-"""Runs in MLflow."""
+"""Trackers of two services, MLflow and TensorBoard, and how one is named in a word."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.tracking._tracker import Tracker
 from codedfl.training import Status
@@ -46,12 +47,12 @@ class MLflowCallback(Tracker):
 
     def __init__(self, tracking_uri: str | Path, experiment: str = "codedfl") -> None:
         super().__init__()
-        require_mlflow()
+        _require("MLflowCallback", "mlflow", extra="mlflow")
         try:
             self.client: Any = _client(str(tracking_uri))
             with _impatient():
-                found = self.client.get_experiment_by_name(experiment)
-            self.experiment_id = found.experiment_id if found else self.client.create_experiment(experiment)
+                existing = self.client.get_experiment_by_name(experiment)
+            self.experiment_id = existing.experiment_id if existing else self.client.create_experiment(experiment)
         except Exception as error:  # MLflow raises its own errors and those of requests, sqlalchemy and the file system
             raise InputError(
                 f"MLflow cannot use tracking_uri = {str(tracking_uri)!r} with the experiment {experiment!r} ({error}): give a"
@@ -89,10 +90,9 @@ class _MLflowWriter:
         self.client.set_terminated(self.run_id, ENDINGS.get(status, "FAILED"))
 
 
-def require_mlflow() -> None:
-    """Refuse to go on without the package of the extra."""
-    if find_spec("mlflow") is None:
-        raise InputError('MLflowCallback needs mlflow, which is not installed: run pip install "codedfl[mlflow]".')
+def _require(tracker: str, package: str, extra: str) -> None:
+    if find_spec(package) is None:
+        raise InputError(f'{tracker} needs {package}, which is not installed: run pip install "codedfl[{extra}]".')
 
 
 @contextmanager
@@ -117,3 +117,85 @@ def _client(uri: str) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri)
+
+
+class TensorBoardCallback(Tracker):
+    """Records every scheme of a comparison for TensorBoard: scalars by round, and tables of parameters and tags.
+
+    Each run has a folder of its own, named by its scheme; a number is added if there is one already. Needs the extra
+    ``tensorboard``, which writes; ``tensorboard --logdir FOLDER`` shows.
+
+    Args:
+        folder: the folder for all runs; created if there is none.
+
+    Raises:
+        InputError: if tensorboardX is not installed or the folder cannot be made.
+
+    Example:
+        >>> import codedfl
+        >>> with TensorBoardCallback("tensorboard") as tracker:  # doctest: +SKIP
+        ...     comparison = codedfl.run({"training.rounds": 100}, callbacks=(tracker,))
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        _require("TensorBoardCallback", "tensorboardX", extra="tensorboard")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"folder = {str(folder)!r} cannot be made ({error.strerror}): give another one."
+            ) from error
+
+    def start(self, title: str, params: Mapping[str, str]) -> _TensorBoardWriter:  # noqa: ARG002
+        """Begin a run in a new folder, with a table of its parameters."""
+        from tensorboardX import SummaryWriter
+
+        writer = SummaryWriter(str(self._new_folder(params["scheme"])))
+        writer.add_text("configuration", _table(params))
+        return _TensorBoardWriter(writer)
+
+    def _new_folder(self, scheme: str) -> Path:
+        names = chain([scheme], (f"{scheme}-{number}" for number in count(2)))
+        return next(path for path in map(self.folder.joinpath, names) if not path.exists())
+
+
+class _TensorBoardWriter:
+    def __init__(self, writer: Any) -> None:
+        self.writer = writer
+
+    def log_metrics(self, metrics: Mapping[str, float], round: int) -> None:
+        for name, value in metrics.items():
+            self.writer.add_scalar(name, value, round)
+        self.writer.flush()  # so that the page can follow
+
+    def log_tags(self, tags: Mapping[str, str]) -> None:
+        self.writer.add_text("result", _table(tags))
+
+    def close(self, status: Status) -> None:  # noqa: ARG002
+        self.writer.close()
+
+
+def _table(values: Mapping[str, str]) -> str:
+    """Return a Markdown table, which TensorBoard shows as one."""
+    rows = [f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in values.items()]
+    return "\n".join(["| | |", "| --- | --- |", *rows])
+
+
+def tracker_from(text: str) -> Tracker:
+    """Return the tracker that ``mlflow:URI`` or ``tensorboard:FOLDER`` names.
+
+    Raises:
+        InputError: for any other text, or if the tracker cannot be made.
+
+    Example:
+        >>> tracker_from("wandb:project")
+        Traceback (most recent call last):
+        codedfl.errors.InputError: track = 'wandb:project' is not possible: give mlflow:URI or tensorboard:FOLDER.
+    """
+    service, _, place = text.partition(":")
+    trackers: dict[str, Callable[[str], Tracker]] = {"mlflow": MLflowCallback, "tensorboard": TensorBoardCallback}
+    if place and service in trackers:
+        return trackers[service](place)
+    raise InputError(f"track = {shown(text)} is not possible: give mlflow:URI or tensorboard:FOLDER.")
