@@ -30,6 +30,8 @@ LARGEST_REWARD = 1e290
 POINTS = 24
 """Rewards tried on each interval between two rewards at which a device joins; the best is then refined."""
 
+Leader = Literal["correct", "paper"]
+
 
 def paper_reward(game: Game, reward_weight: float, gamma: Gamma) -> float:
     """Return the total reward chosen by the leader behind Table lambda.
@@ -178,9 +180,6 @@ def _refine(utility: Callable[[float], float], low: float, high: float) -> tuple
         )
     inside = math.exp(float(found.x))
     return max(((reward, utility(reward)) for reward in (inside, low, high)), key=lambda pair: pair[1])
-
-
-Leader = Literal["correct", "paper"]
 
 
 def stackelberg_for_reward(
