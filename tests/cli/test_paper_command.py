@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from codedfl.paper import FIGURES, QUIRKS
-from codedfl.paper._fig_coded_samples import CODED_SAMPLES
-from codedfl.paper._fig_stragglers import TRAINING_TIME_S
+from codedfl.paper._fig_stragglers import CODED_SAMPLES, TRAINING_TIME_S
 from codedfl.paper._setups import DIGITS, Setup
 from tests.support import Cli, folder_contents
 

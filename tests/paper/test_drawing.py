@@ -13,7 +13,7 @@ from codedfl.paper import FIGURES, Scope
 from codedfl.paper._drawing import Axis, line_figure
 from codedfl.paper._reproduce import to_svg
 from codedfl.paper._tables import summary_table
-from codedfl.plotting._canvas import to_png
+from codedfl.plotting import to_png
 from tests.paper.made_up import made_up, points
 from tests.plotting.pictures import assert_readable
 from tests.support import mostly_slow

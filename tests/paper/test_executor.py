@@ -12,8 +12,7 @@ import pytest
 from codedfl.paper import Cache, Executor, Outcomes, Scope
 from codedfl.paper import _attack as attack
 from codedfl.paper import _jobs as jobs_module
-from codedfl.paper._cache import content_key
-from codedfl.paper._executor import PROGRESS_TASK, require_data
+from codedfl.paper._executor import PROGRESS_TASK, content_key, require_data
 from codedfl.paper._jobs import Task
 from codedfl.paper._runs import FigureRun, Record, run_of, with_scale, with_seed
 from codedfl.paper._setups import CIFAR10, MNIST

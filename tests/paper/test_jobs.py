@@ -13,7 +13,7 @@ from codedfl.experiment import Config, build_experiment, family_key, tune
 from codedfl.paper import FIGURES, Scope
 from codedfl.paper import _attack as attack
 from codedfl.paper import _limits as limits
-from codedfl.paper._cache import content_key
+from codedfl.paper._executor import content_key
 from codedfl.paper._jobs import RUNS_PER_JOB, TRAIN, TUNE, Job, _data, execute, plan_jobs, read_choice
 from codedfl.paper._runs import Record, with_scale, with_seed
 from codedfl.paper._setups import DIGITS, changed

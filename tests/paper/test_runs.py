@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codedfl.experiment import Config
-from codedfl.paper._cache import content_key
+from codedfl.paper._executor import content_key
 from codedfl.paper._runs import SERIES, Point, Record, run_of, with_scale, with_seed
 from codedfl.paper._setups import DIGITS, MNIST
 from tests.paper.made_up import record
@@ -95,7 +95,7 @@ def test_the_content_key_depends_on_what_is_done() -> None:
 
 def test_the_content_key_of_an_older_format_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     now = content_key("train", DIGITS.config)
-    monkeypatch.setattr("codedfl.paper._cache.FORMAT", 10_000)
+    monkeypatch.setattr("codedfl.paper._executor.FORMAT", 10_000)
     assert content_key("train", DIGITS.config) != now
 
 
