@@ -16,9 +16,8 @@ import numpy.typing as npt
 from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, whole_number
-from codedfl.fleet._latency import RoundTiming
-from codedfl.fleet._measured import MeasuredTiming
-from codedfl.fleet._timing import Timing
+from codedfl.fleet._measured import MeasuredTiming, Timing
+from codedfl.fleet._radio import RoundTiming
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
 _RELATIVE_TOLERANCE = 1e-6

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import optimize
 
-from codedfl.fleet._measured import MeasuredTiming
-from codedfl.fleet._timing import Timing
+from codedfl.fleet._measured import Timing
 from codedfl.typing import FloatArray, IntArray
 
 ROUNDS_NEEDED = 15.0
@@ -24,43 +23,14 @@ SLOWEST = 1000.0
 MOST_DEVICES = 512
 """Devices that the choice looks at; of more, evenly spaced ones."""
 
-QUADRATURE_POINTS = 65
-
-
-def expected_batch(timing: Timing, samples: IntArray) -> FloatArray:
-    """Return ``E[b_k^i]``, the mean of the largest batch that meets the deadline, 0 in rounds that a device misses.
-
-    A batch has ``n`` rows or more with probability ``p_i(n)``, so this is ``sum_{n=1}^{l_i} p_i(n)``, here by quadrature. In a
-    measured fleet batches do not adapt: it is the usual batch times ``p_i``.
-
-    Args:
-        timing: the times of a round.
-        samples: ``l_i``, (N,).
-
-    Example:
-        >>> from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
-        >>> fleet = Fleet(("a", "b"), np.array([1.2e6, 1.5e6]), np.array([15.0, 25.0]))
-        >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
-        >>> expected_batch(timing, np.array([3000, 3000])).round()
-        array([185., 309.])
-    """
-    if isinstance(timing, MeasuredTiming):
-        return timing.expected_batch(samples)
-    share = np.linspace(0.0, 1.0, QUADRATURE_POINTS)
-    # Beyond the rows that fit without any upload the probability is zero, so points there would be wasted.
-    room = np.maximum(timing.deadline_s - timing.download_s, 0.0) / timing.seconds_per_sample
-    most = np.maximum(np.minimum(samples, room), 1.0)
-    sizes = 1.0 + share[:, None] * (most - 1.0)
-    window = np.maximum(timing.deadline_s - timing.download_s - sizes * timing.seconds_per_sample, 0.0)
-    arrives = np.exp(-timing.outage_exponents(window))
-    mean = np.trapezoid(arrives, sizes, axis=0) + 0.5 * (arrives[0] + arrives[-1] * (most >= samples))
-    return np.where(samples > 0, np.minimum(mean, samples), 0.0)
+LATE = 0.02
+"""Share of the updates that may be late. Every update costs privacy, so rounds are long enough for nearly all of them."""
 
 
 def epoch_seconds(timing: Timing, samples: IntArray) -> FloatArray:
     """Return the mean time in which each device gets through as many rows as it has: ``T l_i / E[b_k^i]``, (N,)."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        seconds = timing.deadline_s * samples / expected_batch(timing, samples)
+        seconds = timing.deadline_s * samples / timing.expected_batch(samples)
     return np.where(samples > 0, seconds, 0.0)
 
 
@@ -95,10 +65,6 @@ def fastest_deadline(timing: Timing, samples: IntArray) -> float:
         return timing.deadline_s
     predicted = ROUNDS_NEEDED * deadlines + np.mean(np.minimum(epochs, longest), axis=1)
     return float(deadlines[int(np.argmin(predicted))])
-
-
-LATE = 0.02
-"""Share of the updates that may be late. Every update costs privacy, so rounds are long enough for nearly all of them."""
 
 
 def patient_deadline(timing: Timing, batch_sizes: IntArray) -> float:

@@ -15,9 +15,9 @@ from codedfl._validation import require_finite, require_positive
 from codedfl.errors import InputError
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet._arrivals import Arrivals, given_arrival, read_only
-from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._inputs import counts, float_vector, whole_number
 from codedfl.fleet._profiles import checked_names
+from codedfl.fleet._round import Attendance
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
 COLUMNS = ("round", "device", "batch_size", "arrived", "late_bits", "probability", "duration_s", "rounds")
