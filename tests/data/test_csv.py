@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from codedfl._separators import csv_header
 from codedfl.data._csv import read_csv
 from codedfl.errors import InputError
+from codedfl.files import csv_header
 
 
 def write(folder: Path, text: str | bytes) -> Path:

@@ -10,12 +10,11 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dpstrf
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.coding._geometry import clip_weights
 from codedfl.errors import InputError
 from codedfl.parallel import Workers, one_blas_thread
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, ShortRepr
 
 BLOCK_ROWS = 2048
 """Rows multiplied at once."""

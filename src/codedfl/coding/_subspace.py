@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least
 from codedfl.coding._factor import effective_rows
 from codedfl.coding._gram import Rows
@@ -25,7 +24,7 @@ from codedfl.errors import InputError
 from codedfl.identity import ByObject
 from codedfl.parallel import one_blas_thread
 from codedfl.streams import Streams
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,9 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from codedfl._messages import shown
-from codedfl._separators import csv_header, refusing_other_encodings
 from codedfl.errors import InputError
-from codedfl.files import refuse_too_many_columns, refusing_damage
+from codedfl.files import csv_header, refuse_too_many_columns, refusing_damage, refusing_other_encodings
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 

@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from codedfl._messages import did_you_mean, listing, shown
-from codedfl._separators import csv_header, refusing_other_encodings
 from codedfl.data._csv import read_csv, refuse_repeated_names
 from codedfl.errors import InputError
-from codedfl.files import read_parquet, refusing_damage
+from codedfl.files import csv_header, read_parquet, refusing_damage, refusing_other_encodings
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
-from codedfl._short_repr import ShortRepr
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, whole_number
 from codedfl.streams import Streams
-from codedfl.typing import BoolArray, FloatArray, IntArray
+from codedfl.typing import BoolArray, FloatArray, IntArray, ShortRepr
 
 Z95 = float(special.ndtri(0.95))
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.fleet._answers import Answers
@@ -16,7 +15,7 @@ from codedfl.fleet._profiles import Fleet, checked_names
 from codedfl.fleet._radio import Channel, RoundTiming
 from codedfl.fleet._round import Attendance, ServerTiming, Workload
 from codedfl.streams import Streams
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, ShortRepr
 
 JUST_ABOVE = 1.0 + 1e-9
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl._messages import shown
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, require_powers_dbm
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, ShortRepr
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, require_powers_dbm, whole_number
 from codedfl.fleet._profiles import Fleet
 from codedfl.fleet._round import Attendance, ServerTiming, Workload, largest_fitting
 from codedfl.streams import Streams
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, ShortRepr
 
 # From here on the fraction is exact to the last digit, and exp is still far from its overflow at 709.
 _CONTINUED_FRACTION_FROM = 20.0

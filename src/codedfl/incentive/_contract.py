@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_positive
 from codedfl.errors import InputError
 from codedfl.incentive._menu import Menu, distinct_items, marginal_rewards, optimal_rewards
@@ -16,7 +15,7 @@ from codedfl.incentive._pooling import PooledTerms, pool, separate_maximisers
 from codedfl.incentive._traits import DeviceTraits, representable, require_representable
 from codedfl.incentive._utility import Gamma, QuarticLoss, mi_dp_bits_of
 from codedfl.incentive._verification import Verification, verify_items
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, ShortRepr
 
 _FARTHEST_LOG_WEIGHT = 230.0  # lambda within 1e-100 .. 1e100
 

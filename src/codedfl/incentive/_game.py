@@ -9,12 +9,11 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import brentq
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least
 from codedfl.errors import InputError
 from codedfl.incentive._traits import DeviceTraits
 from codedfl.incentive._utility import Gamma, hidden_variance_of, mi_dp_bits_of
-from codedfl.typing import BoolArray, FloatArray
+from codedfl.typing import BoolArray, FloatArray, ShortRepr
 
 LARGEST_RATIO = 1e9
 """Of the second least sensitivity to the least; a share of the reward is below rounding from 1e12 on."""

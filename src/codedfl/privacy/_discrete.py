@@ -105,9 +105,9 @@ def gaussian_noise_on_grid(
 
     This is as private as a release of ``f + N(0, s^2 I)`` with sensitivity ``Delta``. A discrete Gaussian has the same
     concentrated differential privacy as the continuous one (Canonne, Kamath, Steinke 2020). And its law is that of continuous
-    noise rounded to the grid, up to ``sqrt(n) 2^-92 / 25`` in total variation (`rounding_delta`). So every (epsilon, delta) of the
-    continuous one holds with a delta that is larger by ``(1 + e^epsilon)`` times this: by less than 5e-26 for ``n`` = 2 million
-    and epsilon = 1.
+    noise rounded to the grid, up to ``sqrt(n) 2^-92 / 25`` in total variation (`rounding_delta`). So every (epsilon, delta) of
+    the continuous one holds with a delta that is larger by ``(1 + e^epsilon)`` times this: by less than 5e-26 for ``n`` of
+    2 million and epsilon = 1.
 
     The sum is exact, or the float64 next to it where it is longer than 53 bits: either way a function of the exact sum.
 
