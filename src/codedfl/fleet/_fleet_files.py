@@ -147,19 +147,19 @@ def read_fleet(
         >>> fleet.columns()["mean_s"]
         array([30., 20.])
     """
-    given = checked_names(names)
+    devices = checked_names(names)
     name_columns = tuple(dict.fromkeys(("name", "device", *([name_column] if name_column else []))))
     known = dict.fromkeys(("batch_size", *RATES, "round", *(c for each in DESCRIPTIONS.values() for c in each)))
     table = read_device_table(path, (), tuple(dict.fromkeys((*name_columns, *known))), field=field, others=True)
     columns = _description(table)
     if columns == ANSWER_COLUMNS:
-        return MeasuredFleet(given, answers_in(table, given))
+        return MeasuredFleet(devices, answers_in(table, devices))
     named = next((column for column in name_columns if column in table.columns), None)
-    order = _rows_in_order(table, given) if named is None else _rows_by_name(table, named, given)
+    order = _rows_in_order(table, devices) if named is None else _rows_by_name(table, named, devices)
     if "transmit_power_dbm" in columns:
         mac_rate, power = table.numbers("mac_rate", "a positive finite number"), table.numbers("transmit_power_dbm")
-        return Fleet(names=given, mac_rate=mac_rate[order], transmit_power_dbm=power[order])
-    return _measured(table, columns, given, order)
+        return Fleet(names=devices, mac_rate=mac_rate[order], transmit_power_dbm=power[order])
+    return _measured(table, columns, devices, order)
 
 
 def _description(table: DeviceTable) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from codedfl.errors import InputError
 from codedfl.experiment import Config
 from codedfl.files import write_atomically
 from codedfl.identity import identity
-from codedfl.paper._jobs import TRAIN, TUNE, Job, Outcome, Task, execute, plan_jobs
-from codedfl.paper._runs import FigureRun, Record, with_scale, with_seed
+from codedfl.paper._jobs import TRAIN, TUNE, Computation, Job, Outcome, execute, plan_jobs
+from codedfl.paper._runs import FigureRun, RunOutcome, with_scale, with_seed
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row
 from codedfl.progress import Progress
@@ -204,7 +204,7 @@ class Outcomes:
     """
 
     seeds: tuple[int, ...]
-    records: Mapping[FigureRun, tuple[Record, ...]]
+    records: Mapping[FigureRun, tuple[RunOutcome, ...]]
     choices: Mapping[FigureRun, StepSizeChoice]
     measured: Sequence[Row] = ()
 
@@ -252,12 +252,15 @@ class Executor:
             dict(zip(runs, choices, strict=True)),
         )
 
-    def measure(self, task: Task[list[Row]], configs: Sequence[Config], scope: Scope) -> list[Row]:
+    def measure(self, task: Computation[list[Row]], configs: Sequence[Config], scope: Scope) -> list[Row]:
         """Measure something in every configuration for all seeds, and return the rows of all of them."""
         return [row for rows in self._outcomes(task, _for_all_seeds(configs, scope)) for row in rows]
 
     def expect(
-        self, runs: Iterable[FigureRun], measured: Iterable[tuple[Task[list[Row]], Sequence[Config]]], scope: Scope
+        self,
+        runs: Iterable[FigureRun],
+        measured: Iterable[tuple[Computation[list[Row]], Sequence[Config]]],
+        scope: Scope,
     ) -> float:
         """Estimate what runs and measurements will cost, add it to the total that progress counts towards, and return it.
 
@@ -274,7 +277,7 @@ class Executor:
         self.total_cost += cost
         return cost
 
-    def _train_until_stable(self, configs: Sequence[Config]) -> list[Record]:
+    def _train_until_stable(self, configs: Sequence[Config]) -> list[RunOutcome]:
         """Train; repeat what diverges with smaller and smaller step sizes of the grid."""
         while True:
             records = self._outcomes(TRAIN, configs)
@@ -287,11 +290,11 @@ class Executor:
             configs = [again or config for again, config in zip(smaller, configs, strict=True)]
             self.total_cost += self._missing_cost(TRAIN, configs)
 
-    def _missing_cost(self, task: Task[Any], configs: Sequence[Config]) -> float:
+    def _missing_cost(self, task: Computation[Any], configs: Sequence[Config]) -> float:
         keys = {content_key(task.name, config): config for config in configs}
         return Job(task, {key: config for key, config in keys.items() if self._cached(task, key) is None}).cost
 
-    def _outcomes(self, task: Task[Outcome], configs: Sequence[Config]) -> list[Outcome]:
+    def _outcomes(self, task: Computation[Outcome], configs: Sequence[Config]) -> list[Outcome]:
         """Return the outcome of every configuration, from the cache or else computed and cached."""
         keys = [content_key(task.name, config) for config in configs]
         wanted = dict(zip(keys, configs, strict=True))
@@ -308,7 +311,7 @@ class Executor:
             self.progress.update(PROGRESS_TASK, self.done_cost, max(self.total_cost, self.done_cost), job.title)
         return [cast(Outcome, known[key]) for key in keys]
 
-    def _cached(self, task: Task[Outcome], key: str) -> Outcome | None:
+    def _cached(self, task: Computation[Outcome], key: str) -> Outcome | None:
         """Return an outcome from the cache, None if it is not there or is damaged."""
         try:
             values = self.cache.get(key)
