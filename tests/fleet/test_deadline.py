@@ -18,7 +18,7 @@ from codedfl.fleet import (
     epoch_seconds,
     fastest_deadline,
 )
-from codedfl.fleet._deadline import CANDIDATES
+from codedfl.fleet._round_design import CANDIDATES
 from codedfl.streams import Streams
 from codedfl.typing import IntArray
 

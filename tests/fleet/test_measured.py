@@ -30,7 +30,7 @@ from codedfl.fleet import (
     round_timing,
     write_trace,
 )
-from codedfl.fleet._deadline import CANDIDATES
+from codedfl.fleet._round_design import CANDIDATES
 from codedfl.streams import Streams
 
 NAMES = ("a", "b", "c")

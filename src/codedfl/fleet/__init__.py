@@ -23,21 +23,24 @@ Example:
     20
 """
 
-from codedfl.fleet._allocation import Allocation, allocate, expected_return, optimal_loads
 from codedfl.fleet._answers import Answers, ArrivalChances, RecordedAnswers, ResponseTimes
 from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals, in_cohorts
-from codedfl.fleet._deadline import (
-    ROUNDS_NEEDED,
-    SLOWEST,
-    epoch_seconds,
-    fastest_deadline,
-    patient_deadline,
-)
 from codedfl.fleet._fleet_files import is_recording, read_fleet
 from codedfl.fleet._measured import AnyFleet, MeasuredFleet, MeasuredTiming, Timing, round_timing
 from codedfl.fleet._profiles import Fleet, draw_fleet
 from codedfl.fleet._radio import Channel, RoundTiming, bandwidth_for_straggler_ratio
 from codedfl.fleet._round import BITS_PER_NUMBER, Attendance, Workload
+from codedfl.fleet._round_design import (
+    ROUNDS_NEEDED,
+    SLOWEST,
+    Allocation,
+    allocate,
+    epoch_seconds,
+    expected_return,
+    fastest_deadline,
+    optimal_loads,
+    patient_deadline,
+)
 from codedfl.fleet._trace import TraceArrivals, read_trace, write_trace
 
 __all__ = [
