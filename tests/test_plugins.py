@@ -360,6 +360,54 @@ class FailsInPreparing(Scheme):
     def require_possible(self, setting, plan):
         raise KeyError("depth")
 
+@dataclass(frozen=True)
+class NoPayload(Scheme):
+    def update(self, memory, sent, local):
+        return {"update": local.descend(sent["model"])}
+
+@dataclass(frozen=True)
+class NoNames(Scheme):
+    def update(self, memory, sent, local):
+        return memory, local.descend(sent["model"])
+
+@dataclass(frozen=True)
+class Undeclared(Scheme):
+    def update(self, memory, sent, local):
+        update = local.descend(sent["model"])
+        return memory, {"update": update, "more": update}
+
+@dataclass(frozen=True)
+class WideUpdate(Scheme):
+    def update(self, memory, sent, local):
+        return memory, {"update": local.descend(sent["model"])[:, :1]}
+
+@dataclass(frozen=True)
+class NoArray(Scheme):
+    def update(self, memory, sent, local):
+        return memory, {"update": local.descend(sent["model"]).tolist()}
+
+@dataclass(frozen=True)
+class NothingSent(Scheme):
+    def broadcast(self, state):
+        return {}
+
+@dataclass(frozen=True)
+class MoreDeclared(Scheme):
+    def travels_up(self, shape):
+        return {"update": shape, "control": shape}
+
+@dataclass(frozen=True)
+class Unwritable(Scheme):
+    def first_memory(self, shape, dtype):
+        return {"control": np.zeros(shape, dtype)}
+
+@dataclass(frozen=True)
+class LaterUnwritable(Scheme):
+    def first_memory(self, shape, dtype):
+        return np.zeros(shape, dtype)
+    def update(self, memory, sent, local):
+        return [memory, "seen"], {"update": local.descend(sent["model"])}
+
 def no_tuple(): return NoTuple(**basis())
 def objects(): return Objects(**basis())
 def later_objects(): return LaterObjects(**basis())
@@ -370,6 +418,15 @@ def no_model(): return NoModel(**basis())
 def stuck(): return Stuck(**basis())
 def fails(): return Fails(**basis())
 def fails_in_preparing(): return FailsInPreparing(**basis())
+def no_payload(): return NoPayload(**basis())
+def no_names(): return NoNames(**basis())
+def undeclared(): return Undeclared(**basis())
+def wide_update(): return WideUpdate(**basis())
+def no_array(): return NoArray(**basis())
+def nothing_sent(): return NothingSent(**basis())
+def more_declared(): return MoreDeclared(**basis())
+def unwritable(): return Unwritable(**basis())
+def later_unwritable(): return LaterUnwritable(**basis())
 """
 
 
@@ -389,6 +446,24 @@ def fails_in_preparing(): return FailsInPreparing(**basis())
         ("stuck", "returned a state of round 0 from `step` instead of 1"),
         ("fails", "failed in `step` at line 69 of "),
         ("fails_in_preparing", "failed in `require_possible` at line 74 of "),
+        ("no_payload", "returned a dict from `update` instead of a memory and a payload"),
+        ("no_names", "returned a ndarray from `update` instead of arrays by name"),
+        ("undeclared", "returned ['more', 'update'] from `update`, where `travels_up` declares ['update']"),
+        ("wide_update", "returned 'update' of shape (30, 1) from `update`, where `travels_up` declares (30, 10)"),
+        ("no_array", "returned 'update' from `update` that is no array of floats"),
+        ("nothing_sent", "returned [] from `broadcast`, where `travels_down` declares ['model']"),
+        (
+            "more_declared",
+            "declares ['control', 'update'] in `travels_up`, where devices without an `update` of its own send",
+        ),
+        (
+            "unwritable",
+            "returned a memory from `first_memory` that no checkpoint can hold (TypeError: memory is of the",
+        ),
+        (
+            "later_unwritable",
+            "returned a memory from `update` that no checkpoint can hold (TypeError: memory is of the",
+        ),
     ],
 )
 def test_a_mistake_in_a_scheme_ends_in_one_sentence_with_package_and_method(

@@ -103,7 +103,7 @@ def test_the_reference_has_every_command_and_examples_as_code(site: Path) -> Non
 @pytest.mark.slow
 def test_links_into_and_out_of_docs_work_on_the_site(site: Path) -> None:
     contributing = (site / "outside" / "contributing.html").read_text("utf-8")
-    assert 'href="../architecture.html#a-scheme-owns-its-state"' in contributing
+    assert 'href="../architecture.html#the-contracts"' in contributing
     assert 'href="outside/benchmarks.html"' in (site / "performance.html").read_text("utf-8")
     assert (site / "outside" / "hospitals.py").read_text() == (ROOT / "examples" / "hospitals.py").read_text()
 

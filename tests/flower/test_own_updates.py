@@ -127,3 +127,50 @@ def test_a_plug_in_that_real_devices_cannot_run_is_refused(tmp_path: Path, monke
     monkeypatch.syspath_prepend(str(site))
     with pytest.raises(InputError, match="not offered over a network"):
         config("parity")
+
+
+BROKEN = """
+from dataclasses import dataclass, replace
+from codedfl.schemes import fedavg
+from codedfl.training import Scheme
+
+@dataclass(frozen=True)
+class Undeclared(Scheme):
+    def update(self, memory, sent, local):
+        update = local.descend(sent["model"])
+        return memory, {"update": update, "more": update}
+
+@dataclass(frozen=True)
+class Stuck(Scheme):
+    def step(self, state, round):
+        return replace(super().step(state, round)[0], round=0), {}
+
+def undeclared(): return Undeclared(**{**vars(fedavg()), "name": "undeclared"})
+def stuck(): return Stuck(**{**vars(fedavg()), "name": "stuck"})
+"""
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "broken"
+    site.mkdir()
+    (site / "mistakes.py").write_text(BROKEN)
+    dist_info(site, "mistakes", {"codedfl.schemes": {name: f"mistakes:{name}" for name in ("undeclared", "stuck")}})
+    monkeypatch.syspath_prepend(str(site))
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_mistake_in_the_half_of_the_device_is_declined_in_a_sentence(made: Callable[..., Path]) -> None:
+    folder = made(config("undeclared"))
+    run(folder, open_clients(folder, "none"))
+    reasons = {event["reason"] for event in events(folder, "declined")}
+    assert any("['more', 'update'] from `update`, where `travels_up` declares ['update']" in r for r in reasons), (
+        reasons
+    )
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_mistake_in_the_half_of_the_server_ends_in_a_sentence(made: Callable[..., Path]) -> None:
+    folder = made(config("stuck"))
+    with pytest.raises(InputError, match=r"stuck.* returned a state of round 0 from `step` instead of 1"):
+        run(folder, open_clients(folder, "none"))

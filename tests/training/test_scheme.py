@@ -25,11 +25,12 @@ from codedfl.training import (
     Scheme,
     SchemeState,
     StopTraining,
+    advance,
     load_checkpoint,
     train_together,
 )
 from codedfl.typing import FloatArray, IntArray
-from tests.problems import make_federation, make_setting
+from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 ROUNDS = 12
 RATE = LearningRate(0.003)
@@ -228,3 +229,32 @@ def test_the_former_name_of_step_is_refused_instead_of_ignored() -> None:
         class Older(Scheme):
             def apply(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
                 return super().step(state, round)
+
+
+@dataclass(frozen=True)
+class Lookahead(Scheme):
+    """Devices start from another model than the server's own: half of it."""
+
+    def broadcast(self, state: Any) -> dict[str, FloatArray]:
+        return {"model": 0.5 * state.model}
+
+
+def test_devices_start_from_what_is_sent_to_them() -> None:
+    scheme = Lookahead(**vars(fedavg()))
+    data = make_federation((40, 60, 50, 33), 12, 3, dtype=np.float32)
+    prepared = scheme.prepare(make_setting(data, power_dbm=ALWAYS_DBM))
+    start = np.ones(prepared.model_shape)
+    run = Run(prepared, LearningRate(1e-4), 1, initial_model=start)
+    ((_, payloads),) = advance(0, [run], lambda run, round: (run, list(round.payloads)))
+    usual = Run(fedavg().prepare(prepared.setting), LearningRate(1e-4), 1, initial_model=0.5 * start)
+    ((_, expected),) = advance(0, [usual], lambda run, round: (run, list(round.payloads)))
+    assert len(payloads) == len(expected) > 0
+    for (device, payload), (other, wanted) in zip(payloads, expected, strict=True):
+        assert device == other
+        np.testing.assert_array_equal(payload["update"], wanted["update"])
+
+
+def test_coded_data_stands_for_nobody_without_an_upload() -> None:
+    setting = make_setting(make_federation((40, 60, 50, 33), 12, 3, dtype=np.float32), power_dbm=ALWAYS_DBM)
+    assert fedavg().prepare(setting).covered.tolist() == [False] * setting.federation.devices
+    assert scfl().prepare(setting).covered.tolist() == [True] * setting.federation.devices

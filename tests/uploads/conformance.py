@@ -214,3 +214,8 @@ def _(held: PrivateCurvature) -> FloatArray:
         (part * factors) @ part.T for part, factors in zip(held.geometry.directions, held.geometry.factors, strict=True)
     ]
     return np.concatenate([*(part.ravel() for part in directions), [held.smoothness, held.row_norm]]).astype(np.float64)
+
+
+@numbers.register
+def _(held: np.ndarray) -> FloatArray:
+    return held.ravel().astype(np.float64)

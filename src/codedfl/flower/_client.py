@@ -48,7 +48,7 @@ from codedfl.parallel import one_blas_thread
 from codedfl.privacy import gaussian_epsilon
 from codedfl.schemes import make_scheme
 from codedfl.streams import Streams
-from codedfl.training import Local, Scheme, Start, Steps, bernoulli_steps, walking_steps
+from codedfl.training import Local, Scheme, Start, Steps, bernoulli_steps, device_update, initial_memory, walking_steps
 
 log = logging.getLogger("codedfl.federation")
 
@@ -126,11 +126,15 @@ class Client:
         """What it takes its steps on."""
         return self.scheme.loss_for(self.federation.data.task)
 
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """The shape of the model, ``(d, o)``."""
+        return self.federation.dimension, self.federation.outputs
+
     @cached_property
     def memory(self) -> Memory | None:
         """What it remembers between rounds; None if its scheme remembers nothing."""
-        shape = self.federation.dimension, self.federation.outputs
-        first = self.scheme.first_memory(shape, np.dtype(np.float32))
+        first = initial_memory(self.scheme, self._shape, np.dtype(np.float32))
         return None if first is None else Memory(self.vault, self.federation.prescription(), first)
 
     @cached_property
@@ -246,7 +250,7 @@ class Client:
         local = Local(lambda starts: self.steps(asked, starts), asked.local_steps, asked.step_size, len(self.rows))
         before = self.memory.at(asked.counted) if self.memory else None
         with np.errstate(over="ignore", invalid="ignore"):
-            after, payload = self.scheme.update(before, asked.sent, local)
+            after, payload = device_update(self.scheme, before, asked.sent, local, self._shape)
         if self.memory:
             self.memory.keep(asked.counted, asked.round, after)
         values: dict[str, int | float | str] = {

@@ -30,8 +30,13 @@ from codedfl.training import (
     Start,
     State,
     accumulate_gradients,
+    initial_memory,
+    initial_state,
+    next_state,
     record_arrays,
     record_from,
+    returned_model,
+    sent_to_devices,
 )
 from codedfl.typing import FloatArray
 from codedfl.uploads import LARGEST_ENTRY
@@ -65,14 +70,14 @@ class Rounds(ServerPart):
 
     def __post_init__(self) -> None:
         start = np.zeros(self.prepared.model_shape, np.float32)
-        self.state: State = self.prepared.scheme.init(self.prepared, start)
+        self.state: State = initial_state(self.prepared, start)
         self.pace = Pace.unknown(len(self.roster.names))
         self.norms: dict[str, float] = {}
         self.curve: list[dict[str, Any]] = []
         self.strides = self.sizes_to_ask()
         shape = self.prepared.model_shape
         self.travels_up = self.prepared.scheme.travels_up(shape)
-        remembers = self.prepared.scheme.first_memory(shape, np.dtype(np.float32)) is not None
+        remembers = initial_memory(self.prepared.scheme, shape, np.dtype(np.float32)) is not None
         self.counted = [NEVER] * len(self.roster.names) if remembers else []
         self.trained_s = 0.0
 
@@ -144,14 +149,15 @@ class Rounds(ServerPart):
         assert attendance.probability is not None
         payloads = [(i, received[i].arrays) for i in sorted(received)]
         with np.errstate(over="ignore", invalid="ignore"):
-            state, _ = self.prepared.scheme.step(
+            state, _ = next_state(
+                self.prepared.scheme,
                 self.state,
                 Round(
                     number=k,
                     step_size=step_size,
                     attendance=attendance,
                     arrival_probability=attendance.probability,
-                    covered=self.prepared.setting.code.uploading & (self.prepared.scheme.upload is not None),
+                    covered=self.prepared.covered,
                     payloads=payloads,
                     server_update=server_update,
                 ),
@@ -179,7 +185,7 @@ class Rounds(ServerPart):
         if task is None:
             return {}
         online, sizes = self.exchange.online(), self.sizes_to_ask()
-        arrays = {**scheme.broadcast(self.state), **task.arrays}
+        arrays = {**sent_to_devices(scheme, self.state), **task.arrays}
         values: dict[str, Value] = {
             "federation": self.config.name,
             "prescription": self.roster.prescription,
@@ -286,7 +292,7 @@ class Rounds(ServerPart):
     @property
     def model(self) -> FloatArray:
         """The model that the scheme would return now."""
-        return self.prepared.scheme.final_model(self.state)
+        return returned_model(self.prepared.scheme, self.state)
 
     def evaluate(self) -> None:
         """Add a point to the learning curve."""

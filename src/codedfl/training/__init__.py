@@ -25,6 +25,14 @@ from codedfl.training.protocol._devices import (
     bernoulli_steps,
     walking_steps,
 )
+from codedfl.training.protocol._interface import (
+    device_update,
+    initial_memory,
+    initial_state,
+    next_state,
+    returned_model,
+    sent_to_devices,
+)
 from codedfl.training.protocol._local import Local
 from codedfl.training.protocol._one_shot import OneShot
 from codedfl.training.protocol._private_gradient import PrivateGradient, PrivatePlan
@@ -114,16 +122,22 @@ __all__ = [
     "choose_step_sizes",
     "clipped_sum",
     "curves_to_csv",
+    "device_update",
     "full_steps_of",
+    "initial_memory",
+    "initial_state",
     "load_checkpoint",
+    "next_state",
     "payloads_of",
     "record_arrays",
     "record_from",
     "require_no_bound",
+    "returned_model",
     "round_growth",
     "rounds_within",
     "sample_batches",
     "save_checkpoint",
+    "sent_to_devices",
     "train",
     "train_together",
     "unstable_steps",

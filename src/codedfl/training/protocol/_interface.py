@@ -1,4 +1,4 @@
-"""Whether a scheme returns what the loop and the checkpoint need: asked in every round, so that a mistake ends in a sentence."""
+"""Whether both halves of a scheme return what loop, network and checkpoint need, so that a mistake ends in a sentence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from codedfl.errors import InputError
 from codedfl.plugins import find_plugin
-from codedfl.training.protocol._aggregation import Round
-from codedfl.training.protocol._scheme import PreparedScheme, Scheme, State
+from codedfl.training.protocol._aggregation import Payload, Round
+from codedfl.training.protocol._local import Local
+from codedfl.training.protocol._scheme import PreparedScheme, Scheme, Shape, State
 from codedfl.training.run._records import record_arrays
 from codedfl.typing import FloatArray
 
@@ -22,9 +23,16 @@ def initial_state(prepared: PreparedScheme, model: FloatArray) -> State:
     Raises:
         InputError: the scheme returned something else, naming the method and what is wrong.
     """
-    state: State = prepared.scheme.init(prepared, model)
-    _require_state(prepared.scheme, "init", state, model.shape)
-    _require_storable(prepared.scheme, "init", state)
+    scheme = prepared.scheme
+    state: State = scheme.init(prepared, model)
+    _require_state(scheme, "init", state, model.shape)
+    _require_storable(scheme, "init", state)
+    sent_to_devices(scheme, state)
+    if not scheme.has_own_update and scheme.travels_up(model.shape) != {"update": model.shape}:
+        declared = sorted(scheme.travels_up(model.shape))
+        raise refusal(
+            scheme, f"declares {declared} in `travels_up`, where devices without an `update` of its own send ['update']"
+        )
     return state
 
 
@@ -61,6 +69,50 @@ def returned_model(scheme: Scheme, state: State) -> FloatArray:
     return model
 
 
+def initial_memory(scheme: Scheme, shape: Shape, dtype: np.dtype[Any]) -> Any:
+    """Return what a device remembers before its first round; None if devices remember nothing.
+
+    Raises:
+        InputError: no checkpoint could hold it.
+    """
+    memory = scheme.first_memory(shape, dtype)
+    _require_arrays(scheme, "a memory", "first_memory", memory)
+    return memory
+
+
+def sent_to_devices(scheme: Scheme, state: State) -> Payload:
+    """Return what every device receives in a round.
+
+    Raises:
+        InputError: it is not what `Scheme.travels_down` declares.
+    """
+    sent = scheme.broadcast(state)
+    _require_declared(scheme, "broadcast", sent, "travels_down", scheme.travels_down(state.model.shape))
+    return sent
+
+
+def device_update(scheme: Scheme, memory: Any, sent: Payload, local: Local, shape: Shape) -> tuple[Any, Payload]:
+    """Return what a device remembers after a round, and what it sends.
+
+    Args:
+        scheme: whose half of the device it is.
+        memory: what the device remembers.
+        sent: what it received.
+        local: steps on its own rows.
+        shape: that of the model.
+
+    Raises:
+        InputError: the scheme returned something else, or not what `Scheme.travels_up` declares.
+    """
+    returned: Any = scheme.update(memory, sent, local)
+    match returned:
+        case (after, payload):
+            _require_declared(scheme, "update", payload, "travels_up", scheme.travels_up(shape))
+            _require_arrays(scheme, "a memory", "update", after)
+            return after, payload
+    raise refusal(scheme, f"returned a {type(returned).__name__} from `update` instead of a memory and a payload")
+
+
 def refusal(scheme: Scheme, what: str, error: Exception | None = None) -> InputError:
     """Return the error for a scheme that does not do what it should, with its package if it is a plug-in."""
     plugin = find_plugin("scheme", scheme.name)
@@ -94,7 +146,28 @@ def _require_storable(scheme: Scheme, method: str, state: Any) -> None:
         raise refusal(
             scheme, f"returned a state from `{method}` that is a {type(state).__name__} instead of a dataclass"
         )
+    _require_arrays(scheme, "a state", method, state)
+
+
+def _require_arrays(scheme: Scheme, what: str, method: str, record: Any) -> None:
     try:
-        record_arrays("state", state)
+        record_arrays(what.partition(" ")[2], record)
     except TypeError as error:
-        raise refusal(scheme, f"returned a state from `{method}` that no checkpoint can hold", error) from error
+        raise refusal(scheme, f"returned {what} from `{method}` that no checkpoint can hold", error) from error
+
+
+def _require_declared(scheme: Scheme, method: str, payload: Any, declares: str, shapes: Mapping[str, Shape]) -> None:
+    """Refuse a payload that has not the names and shapes that the scheme declares: bytes and seconds follow from those."""
+    if not isinstance(payload, Mapping):
+        raise refusal(scheme, f"returned a {type(payload).__name__} from `{method}` instead of arrays by name")
+    if payload.keys() != shapes.keys():
+        names = sorted(map(str, payload))
+        raise refusal(scheme, f"returned {names} from `{method}`, where `{declares}` declares {sorted(shapes)}")
+    for name, shape in shapes.items():
+        array = payload[name]
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+            raise refusal(scheme, f"returned {name!r} from `{method}` that is no array of floats")
+        if array.shape != shape:
+            raise refusal(
+                scheme, f"returned {name!r} of shape {array.shape} from `{method}`, where `{declares}` declares {shape}"
+            )

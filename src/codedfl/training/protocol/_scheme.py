@@ -18,16 +18,16 @@ from codedfl.training.protocol._aggregation import Aggregation, Payload, Round
 from codedfl.training.protocol._devices import DevicePlan, DeviceWork
 from codedfl.training.protocol._local import Local
 from codedfl.training.protocol._server import ServerPlan, ServerWork, full_steps_of
-from codedfl.typing import FloatArray, ShortRepr
+from codedfl.typing import BoolArray, FloatArray, ShortRepr
 from codedfl.uploads import HeldT, Upload, UploadCost
 
 Shape = tuple[int, ...]
 
 
 class State(Protocol):
-    """The state of a scheme between rounds: any frozen dataclass of arrays and numbers with these two fields.
+    """The state of a scheme between rounds: any frozen dataclass with these two fields, of arrays and numbers, however nested.
 
-    A checkpoint saves it field by field, with any further fields.
+    A checkpoint saves every array under the path that leads to it.
     """
 
     @property
@@ -72,11 +72,13 @@ Forecastable = Literal["steps", "curvature", "solution"]
 class Scheme(Generic[HeldT]):
     """A training scheme.
 
-    The server's update has the form ``init(prepared, model) -> state`` and
-    ``step(state, round) -> state, diagnostics``. The default is plain SGD with an average of the iterates. A scheme
-    with more state (momentum, a preconditioner, a control variate per device, estimates of the arrival probabilities)
-    is a subclass that overrides these two methods and returns its own state. It declares how planning predicts it in
-    ``forecast``; one that does not is left out of plans, since the default would be that of another algorithm.
+    The server's half is ``init(prepared, model) -> state`` and ``step(state, round) -> state, diagnostics``. The default is
+    plain SGD with an average of the iterates. A scheme with more state (momentum, a preconditioner, estimates of the arrival
+    probabilities) is a subclass that overrides these two methods and returns its own state. The device's half is
+    ``update(memory, sent, local) -> memory, payload``, by default local steps of the loss; a scheme that overrides it may let
+    devices remember something (`first_memory`) and more arrays travel (`travels_down`, `travels_up`). A scheme declares how
+    planning predicts it in ``forecast``; one that does not is left out of plans, since the default would be that of another
+    algorithm.
 
     Args:
         name: its name on the command line.
@@ -114,7 +116,7 @@ class Scheme(Generic[HeldT]):
     final: Literal["average", "last"]
 
     has_own_update: ClassVar[bool] = False
-    """Whether devices do more than local steps of the loss: follows from whether `update` is overridden."""
+    """Whether devices do more than local steps of the loss from ``W_k``: if `update` or `broadcast` is overridden."""
 
     formerly: ClassVar[Mapping[str, str]] = {}
     """Paths within the state, and those under which checkpoints of earlier versions hold them."""
@@ -127,7 +129,7 @@ class Scheme(Generic[HeldT]):
         super().__init_subclass__(**options)
         if "apply" in vars(cls):
             raise TypeError(f"{cls.__name__}.apply is called `step`: rename it")
-        cls.has_own_update = cls.update is not Scheme.update
+        cls.has_own_update = cls.update is not Scheme.update or cls.broadcast is not Scheme.broadcast
         if "forecast" not in vars(cls) and not vars(cls).keys().isdisjoint(("init", "step", "update", "solve")):
             cls.forecast = None
 
@@ -370,6 +372,11 @@ class PreparedScheme(ShortRepr, Generic[HeldT]):
     def coded_noise(self) -> float:
         """The variance of the noise in every entry of the coded data that the server holds; 0 if it holds none."""
         return 0.0 if self.scheme.upload is None else self.scheme.upload.noise_in(self.held)
+
+    @property
+    def covered(self) -> BoolArray:
+        """Whose data the coded data at the server stands for, (N,): nobody's without an upload."""
+        return self.setting.code.uploading & (self.scheme.upload is not None)
 
     @property
     def loss(self) -> Loss:

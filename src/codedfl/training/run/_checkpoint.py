@@ -26,7 +26,7 @@ WORDS = ("fingerprint", "backend", "status", "message", "back_off_message")
 def save_checkpoint(path: Path | str, progress: RunProgress, fingerprint: str) -> None:
     """Write everything that changes during a run to one ``.npz`` file, atomically and without pickle.
 
-    The state is written field by field, whatever its type.
+    The state and what devices remember are written array by array, however deep they nest.
 
     Args:
         path: the file.

@@ -16,6 +16,7 @@ from codedfl.fleet import Attendance
 from codedfl.training.engine._gradients import accumulate_gradients
 from codedfl.training.engine._steps import Start, Steps
 from codedfl.training.protocol._aggregation import Payload, Round
+from codedfl.training.protocol._interface import device_update, sent_to_devices
 from codedfl.training.protocol._local import Local
 from codedfl.training.run._run import Run
 from codedfl.typing import FloatArray
@@ -139,14 +140,14 @@ def _messages(
 def _own_payloads(run: Run, attendance: Attendance, number: int) -> Iterator[tuple[int, Payload]]:
     """Let every device that arrives run its own half of the scheme, and yield what it sends."""
     scheme, plan, progress = run.prepared.scheme, run.prepared.device, run.progress
-    setting, sent, rate = run.prepared.setting, scheme.broadcast(progress.state), run.step_size
-    samples, memories = setting.federation.samples, progress.devices
+    setting, sent, rate = run.prepared.setting, sent_to_devices(scheme, progress.state), run.step_size
+    samples, memories, shape = setting.federation.samples, progress.devices, run.prepared.model_shape
 
     def update(arrived: tuple[int, int]) -> tuple[int, Any, Payload]:
         device, batch = arrived
         local = Local(lambda starts: plan.steps(device, number, batch, starts), plan.local_steps, rate, samples[device])
         with np.errstate(over="ignore", invalid="ignore"):
-            memory, payload = scheme.update(memories[device] if memories else None, sent, local)
+            memory, payload = device_update(scheme, memories[device] if memories else None, sent, local, shape)
         return device, memory, payload
 
     after = dict(enumerate(memories))
@@ -172,7 +173,7 @@ def _round_of(
         step_size=run.step_size,
         attendance=attendance,
         arrival_probability=prepared.device.arrivals.probability if estimate is None else estimate,
-        covered=prepared.setting.code.uploading,
+        covered=prepared.covered,
         payloads=payloads,
         server_update=server_update,
     )

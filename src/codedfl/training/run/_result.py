@@ -58,9 +58,9 @@ class RunProgress(ShortRepr):
         message: what happened, if the run did not complete as planned.
         back_offs: how often the run diverged and continued with a smaller step size.
         devices: what each device remembers; empty if devices remember nothing.
-        good_state: the state to return to in that case.
+        good_state: the state to return to if the run diverges.
         good_devices: what each device remembered then.
-        back_off_message: what happened in that case, kept if the run is interrupted and resumed.
+        back_off_message: what happened when it did, kept if the run is interrupted and resumed.
     """
 
     state: State

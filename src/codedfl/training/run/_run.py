@@ -13,7 +13,7 @@ from codedfl._validation import require_at_least
 from codedfl.errors import InputError
 from codedfl.identity import identity
 from codedfl.training.protocol._aggregation import Round
-from codedfl.training.protocol._interface import initial_state, next_state, returned_model
+from codedfl.training.protocol._interface import initial_memory, initial_state, next_state, returned_model
 from codedfl.training.protocol._scheme import PreparedScheme, Scheme, State
 from codedfl.training.run._callbacks import Callback, StopOnDivergence, StopTraining
 from codedfl.training.run._evaluation import Evaluator
@@ -91,7 +91,7 @@ class Run:
     def initial_devices(self) -> tuple[Any, ...]:
         """What each device remembers before the first round; empty if devices remember nothing."""
         scheme, federation = self.prepared.scheme, self.prepared.setting.federation
-        memory = scheme.first_memory(self.prepared.model_shape, federation.features.dtype)
+        memory = initial_memory(scheme, self.prepared.model_shape, federation.features.dtype)
         return () if memory is None else (memory,) * federation.devices
 
     @property
