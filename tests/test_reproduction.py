@@ -10,10 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from codedfl.paper import FIGURES
-from codedfl.paper._report import verdicts_markdown
-from codedfl.paper._reproduce import Judgement, Reproduction, judge
-from codedfl.paper._summary import summary_markdown
+from codedfl.paper import FIGURES, Judgement, Reproduction
+from codedfl.paper._report import summary_markdown, verdicts_markdown
+from codedfl.paper._reproduce import judge
 from codedfl.paper._tables import read_csv, to_csv
 
 DOCS = Path(__file__).parent.parent / "docs"

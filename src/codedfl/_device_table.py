@@ -12,9 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from codedfl._messages import did_you_mean, listing, shown
-from codedfl._separators import csv_header, refusing_other_encodings
 from codedfl.errors import InputError
-from codedfl.files import read_parquet, require_file
+from codedfl.files import csv_header, read_parquet, refusing_other_encodings, require_file
 from codedfl.typing import FloatArray
 
 Allowed = Literal[

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -32,6 +33,8 @@ PRIVATE = 0o600
 """Permissions of a file that only its owner can read."""
 
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp", re.DOTALL)
+
+SEPARATORS = (",", ";", "\t")
 
 
 @contextmanager
@@ -257,3 +260,46 @@ def refuse_too_many_columns(path: Path, columns: int) -> None:
             f"{shown(path)} has {columns} columns, more than the {MAX_COLUMNS} that a table may have: leave columns out, or give "
             "the features as the array X of an .npz file."
         )
+
+
+def csv_header(path: Path) -> tuple[list[str], str]:
+    """Return the names in the first line of a .csv or .tsv file, and the separator: that which makes the most names.
+
+    The file is in UTF-8, with or without a byte order mark; lines before the header may be empty.
+    """
+    best: list[str] = []
+    separator = SEPARATORS[0]
+    for candidate in SEPARATORS:
+        # With the wrong separator, a wide header is a single field that exceeds the limit of the parser.
+        with suppress(csv.Error), path.open(encoding="utf-8-sig", newline="") as file:
+            names = next(filter(None, csv.reader(file, delimiter=candidate)), [])
+            if len(names) > len(best):
+                best, separator = names, candidate
+    return best, separator
+
+
+@contextmanager
+def refusing_other_encodings(source: str | Path) -> Iterator[None]:
+    """Turn what Python raises on text that is not in UTF-8 into an ``InputError``.
+
+    Args:
+        source: the file, or how messages name it.
+    """
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        name = shown(source) if isinstance(source, Path) else source
+        raise InputError(f"{name} is not text in UTF-8: save it as UTF-8 in the program that wrote it.") from error
+
+
+def plain(value: Any) -> Any:
+    """Convert recursively: arrays to lists, and numbers that JSON lacks (NaN, infinities) to None."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,13 +1,15 @@
-"""Array types that the package passes around, and how large arrays are allocated and traversed."""
+"""Array types that the package passes around, and how large arrays are allocated, traversed and shown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel
 
 FloatArray = npt.NDArray[np.floating[Any]]
 """Real numbers: float32 for training, float64 for accounting."""
@@ -20,6 +22,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 ENTRIES_PER_BLOCK = 2**21
 _CACHE_LINE = 64
+
+_LONGEST_REPR = 60
+"""Characters of a value that is shown as it is."""
 
 
 def holds_numbers(dtype: Any) -> bool:
@@ -63,3 +68,41 @@ def row_blocks(rows: int, columns: int) -> Iterator[slice]:
     step = max(1, ENTRIES_PER_BLOCK // max(1, columns))
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
+
+
+class ShortRepr:
+    """Base of dataclasses with large content; they are declared with ``repr=False``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(repr=False)
+        ... class Model(ShortRepr):
+        ...     weights: np.ndarray
+        ...     names: tuple[str, ...]
+        ...     rounds: int
+        >>> Model(np.zeros((100, 10), np.float32), ("no", "yes"), 5)
+        Model(weights=float32 (100, 10), names=('no', 'yes'), rounds=5)
+    """
+
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{item.name}={_brief(getattr(self, item.name))}"
+            for item in fields(self)  # type: ignore[arg-type]
+            if item.repr
+        )
+        return f"{type(self).__name__}({shown})"
+
+
+def _brief(value: Any) -> str:
+    """Return a value as it is if that is short, else its type and size."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    if is_dataclass(value) or isinstance(value, BaseModel):
+        return f"{type(value).__name__}(...)"
+    if isinstance(value, Mapping | Set | Sequence) and not isinstance(value, str | bytes):
+        items = value.values() if isinstance(value, Mapping) else value
+        plain = len(value) <= _LONGEST_REPR and all(isinstance(item, str | float | int | bool | None) for item in items)
+        text = repr(value) if plain else ""
+        return text if plain and len(text) <= _LONGEST_REPR else f"<{len(value)} in a {type(value).__name__}>"
+    text = repr(value)
+    return text if len(text) <= _LONGEST_REPR else f"{text[: _LONGEST_REPR - 4]} ..."

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from codedfl.paper import FIGURES, QUIRKS
-from codedfl.paper._fig_coded_samples import CODED_SAMPLES
-from codedfl.paper._fig_stragglers import TRAINING_TIME_S
+from codedfl.paper._fig_stragglers import CODED_SAMPLES, TRAINING_TIME_S
 from codedfl.paper._setups import DIGITS, Setup
 from tests.support import Cli, folder_contents
 
@@ -71,9 +70,9 @@ def test_a_figure_from_runs_to_files(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_ctrl_c_keeps_what_is_finished(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from codedfl.paper._jobs import Task, execute
+    from codedfl.paper._jobs import Computation, execute
 
-    def interrupted(task: Task[Any], *rest: Any) -> Any:
+    def interrupted(task: Computation[Any], *rest: Any) -> Any:
         if task.name == "train":
             raise KeyboardInterrupt
         return execute(task, *rest)

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codedfl.coding import CurvatureModel, Rows, SubspaceSketch
-from codedfl.coding._curvature import DAMPING_FACTOR
+from codedfl.coding import DAMPING_FACTOR, CurvatureModel, Rows, SubspaceSketch
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
 from tests.coding.law import random_rows

@@ -19,6 +19,7 @@ from codedfl.coding import (
     encode_all,
     sample_factor,
 )
+from codedfl.coding._factor import BLOCK, multiply_upper, square_upper
 from codedfl.errors import InputError
 from codedfl.parallel import Workers
 from codedfl.streams import Streams
@@ -30,6 +31,10 @@ DRAWS = 3000
 C, NOISE, LABEL_NOISE = 7, 0.8, 0.3
 ROWS = random_rows(9, 3, 1, seed=50, scale=0.5)
 S = covariance([ROWS], NOISE, LABEL_NOISE)
+
+DEVICES = [random_rows(samples, 3, 2, seed=samples, scale=0.5, weighted=samples == 6) for samples in (3, 6, 9)]
+
+DEVICE_NOISE, DEVICE_LABEL_NOISE = np.array([0.5, 1.0, 2.5]), np.array([0.0, 0.2, 0.1])
 
 
 @cache
@@ -134,10 +139,6 @@ def test_full_batch_gradients_on_the_factor_of_rows_are_those_on_the_rows() -> N
     np.testing.assert_allclose(gradient(factor, W), expected, rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
-DEVICES = [random_rows(samples, 3, 2, seed=samples, scale=0.5, weighted=samples == 6) for samples in (3, 6, 9)]
-DEVICE_NOISE, DEVICE_LABEL_NOISE = np.array([0.5, 1.0, 2.5]), np.array([0.0, 0.2, 0.1])
-
-
 def summed(seed: int = 58, coded_samples: int = 8, **options: object) -> CodedData:
     given: dict[str, object] = {
         "noise_variance": DEVICE_NOISE,
@@ -238,3 +239,28 @@ def test_bad_input_is_refused(coded_samples: int, noise: float, field: str) -> N
 def test_as_many_rows_as_columns_are_enough() -> None:
     factor = sample_factor(Gram(np.eye(4), 3, 4), 4, noise_variance=0.0, rng=np.random.default_rng(0))
     assert np.isfinite(factor).all()
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+def test_equals_the_plain_product(size: int) -> None:
+    # The error of a sum of n products is at most n eps times the sum of magnitudes, in either order.
+    rng = np.random.default_rng(size)
+    left, right = (np.triu(rng.standard_normal((size, size))) for _ in range(2))
+    for found, first, second in (
+        (multiply_upper(left, right), left, right),
+        (square_upper(left), left.T, left),
+    ):
+        bound = 2 * size * np.finfo(float).eps * (np.abs(first) @ np.abs(second))
+        assert (np.abs(found - first @ second) <= bound).all()
+
+
+@pytest.mark.parametrize("size", [5, BLOCK + 5])
+def test_nothing_below_the_diagonal(size: int) -> None:
+    left = np.triu(np.random.default_rng(1).standard_normal((size, size)))
+    product = multiply_upper(left, left)
+    assert (product == np.triu(product)).all()
+
+
+def test_any_layout() -> None:
+    left = np.triu(np.random.default_rng(2).standard_normal((BLOCK + 9, BLOCK + 9)))
+    assert np.allclose(multiply_upper(np.asfortranarray(left), left), left @ left, rtol=0, atol=1e-9)

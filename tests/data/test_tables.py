@@ -5,10 +5,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from codedfl._separators import csv_header
 from codedfl.data import Columns, read_table, table_columns
 from codedfl.data._tables import read_csv, read_raw
 from codedfl.errors import InputError
+from codedfl.files import csv_header
 
 
 def write(folder: Path, text: str | bytes) -> Path:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl._plain import plain
 from codedfl.experiment import Comparison, run, summarise
+from codedfl.files import plain
 from tests.support import StopAfter, small_config
 
 

@@ -7,8 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codedfl.fleet import AdaptiveBatchArrivals, Channel, Fleet, RoundTiming, Workload, fastest_deadline
-from codedfl.fleet._deadline import CANDIDATES, ROUNDS_NEEDED, SLOWEST, epoch_seconds, expected_batch
+from codedfl.fleet import (
+    ROUNDS_NEEDED,
+    SLOWEST,
+    AdaptiveBatchArrivals,
+    Channel,
+    Fleet,
+    RoundTiming,
+    Workload,
+    epoch_seconds,
+    fastest_deadline,
+)
+from codedfl.fleet._round_design import CANDIDATES
 from codedfl.streams import Streams
 from codedfl.typing import IntArray
 
@@ -34,7 +44,7 @@ def exact_batch(given: RoundTiming, samples: IntArray) -> list[float]:
 def test_it_is_the_sum_of_probabilities(deadline_s: float, samples: tuple[int, ...]) -> None:
     """The quadrature of a smooth function at 65 points is off by far less than matters."""
     given = timing(deadline_s=deadline_s)
-    found = expected_batch(given, np.array(samples))
+    found = given.expected_batch(np.array(samples))
     exact = exact_batch(given, np.array(samples))
     assert found == pytest.approx(exact, rel=0.01, abs=0.02)
     assert np.all(found <= samples)
@@ -46,7 +56,7 @@ def test_it_is_the_mean_over_rounds() -> None:
     given, samples = timing(), np.array([3000, 150, 40, 3000])
     arrivals = AdaptiveBatchArrivals(given, samples, Streams(4))
     batches = np.array([arrivals.attend(k).batch_sizes for k in range(ROUNDS)])
-    expected = expected_batch(given, samples)
+    expected = given.expected_batch(samples)
     error = batches.std(axis=0, ddof=1) / np.sqrt(ROUNDS)
     assert np.all(error < 0.03 * expected), "or the test would show little"
     assert np.all(np.abs(batches.mean(axis=0) - expected) < 4.5 * error + 0.01 * expected)
@@ -56,7 +66,7 @@ def test_it_is_the_mean_over_rounds() -> None:
 def test_devices_without_rows_and_without_a_channel() -> None:
     given = timing((15.0, 15.0, -300.0, 15.0))
     samples = np.array([0, 50, 50, 1])
-    found = expected_batch(given, samples)
+    found = given.expected_batch(samples)
     assert found[0] == 0
     assert found[2] == pytest.approx(0.0, abs=1e-9)
     assert found[3] == pytest.approx(float(given.arrival_probability(1)[3]))

@@ -23,7 +23,6 @@ from codedfl.fleet import (
     allocate,
     draw_fleet,
     epoch_seconds,
-    expected_batch,
     fastest_deadline,
     optimal_loads,
     patient_deadline,
@@ -31,7 +30,7 @@ from codedfl.fleet import (
     round_timing,
     write_trace,
 )
-from codedfl.fleet._deadline import CANDIDATES
+from codedfl.fleet._round_design import CANDIDATES
 from codedfl.streams import Streams
 
 NAMES = ("a", "b", "c")
@@ -64,7 +63,7 @@ def test_everything_agrees_on_the_probability(answers: Answers) -> None:
     assert p.tolist() == answers.probability(30.0, np.ones(3)).tolist()
     assert round.straggler_ratio(1) == pytest.approx(np.mean(1 - p))
     assert arrivals.probability.tolist() == [p[0], p[1], 0.0]
-    assert expected_batch(round, SAMPLES) == pytest.approx(arrivals.probability * SAMPLES)
+    assert round.expected_batch(SAMPLES) == pytest.approx(arrivals.probability * SAMPLES)
     assert epoch_seconds(round, SAMPLES)[:2] == pytest.approx(30.0 / p[:2])
     assert arrivals.inverse_batch[:2] == pytest.approx(1 / SAMPLES[:2])
     assert arrivals.duration_s == 30.0
@@ -103,7 +102,7 @@ def test_more_rows_than_were_measured_take_longer_and_fewer_do_not_take_less() -
     assert twice == pytest.approx(usual)
     assert (measured.arrival_probability(20) < usual).all()
     assert measured.fleet.usual_batch(np.array([100, 7, 0])).tolist() == [10, 7, 0]
-    assert expected_batch(measured, np.array([100, 7, 0])) == pytest.approx(usual * [10, 7, 0])
+    assert measured.expected_batch(np.array([100, 7, 0])) == pytest.approx(usual * [10, 7, 0])
     assert optimal_loads(measured, np.array([100, 7, 0])).tolist() == [10, 7, 0]
     chances = timing(CHANCES, batch_size=np.array([10, 10, 10]))
     assert chances.arrival_probability(1000).tolist() == CHANCES.chance.tolist()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from codedfl.incentive._contract import design_contract
-from codedfl.incentive._gamma import Gamma, QuarticLoss
-from codedfl.incentive._menu import marginal_rewards, optimal_rewards
+from codedfl.incentive import DeviceTraits, Gamma, QuarticLoss, design_contract, optimal_rewards
+from codedfl.incentive._menu import marginal_rewards
 from codedfl.incentive._pooling import _roots
-from codedfl.incentive._traits import DeviceTraits
 from tests.incentive.losses import PowerLoss
 from tests.reference.contract_p1 import Scalar, Vector, solve_p1, solve_p2
 

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.incentive._contract import design_contract
-from codedfl.incentive._gamma import Gamma, QuarticLoss
-from codedfl.incentive._menu import marginal_rewards, optimal_rewards
-from codedfl.incentive._traits import DeviceTraits, printed_sensitivities, table_sensitivities
+from codedfl.incentive import (
+    DeviceTraits,
+    Gamma,
+    QuarticLoss,
+    design_contract,
+    optimal_rewards,
+    printed_sensitivities,
+    read_devices,
+    table_sensitivities,
+)
+from codedfl.incentive._menu import marginal_rewards
 from codedfl.typing import FloatArray
 from tests.incentive.losses import PowerLoss
 
@@ -100,3 +111,48 @@ def test_a_utility_with_a_kink() -> None:
 def test_a_utility_that_never_falls() -> None:
     with pytest.raises(InputError, match="does not fall with the noise variance"):
         design_contract(DeviceTraits([1.0, 1.2]), 1.0, 1000, Indifferent())
+
+
+def test_everything_but_sensitivity_is_optional(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("sensitivity\n2\n1\n")
+    names, traits = read_devices(tmp_path / "a.csv")
+    assert names == ("device-1", "device-2")
+    assert traits.sensitivity.tolist() == [2, 1]
+    assert traits.interference.tolist() == traits.min_noise_variance.tolist() == [0, 0]
+
+
+def test_columns_in_any_order(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("min_noise_variance,name,sensitivity,h2\n0.5,x,2,3\n")
+    names, traits = read_devices(tmp_path / "a.csv")
+    assert (names, traits.least_hidden_variance.tolist()) == (("x",), [3.5])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("name\na\n", "has no column 'sensitivity'"),
+        ("sensitivity\n", "one row per device"),
+        ("sensitivity,colour\n1,2\n", "'colour'"),
+        ("sensitivity\nnan\n", "row 1"),
+        ("sensitivity,name\n1,a\n2,a\n", "row 2: 'a' has a row already"),
+        ("sensitivity,h2\n1,-1\n", "interference"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_devices(tmp_path / "a.csv")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=60) | st.text(max_size=60).map(lambda text: f"sensitivity\n{text}".encode()))
+def test_whatever_is_in_the_file_is_devices_or_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    try:
+        names, traits = read_devices(tmp_path / "a.csv")
+    except InputError:
+        return
+    assert len(names) == traits.devices > 0

@@ -15,8 +15,8 @@ import pandas as pd
 from codedfl.experiment import Config
 from codedfl.paper import Cache, Executor, Figure, Outcomes, Reproduction, Scope, reproduce
 from codedfl.paper._attack import KNOWN_RATIOS, WITH_NOISE, WITHOUT_NOISE
-from codedfl.paper._jobs import Task
-from codedfl.paper._runs import FigureRun, Point, Record, run_of
+from codedfl.paper._jobs import Computation
+from codedfl.paper._runs import CurvePoint, FigureRun, RunOutcome, run_of
 from codedfl.paper._setups import DIGITS
 from codedfl.paper._tables import Row
 from codedfl.training import StepSizeChoice, Trial
@@ -42,15 +42,17 @@ def small_run(series: str = "SCFL", x: float = 0.0, **changes: Any) -> FigureRun
     return run_of(DIGITS, series, x, **{**SMALL, **changes})
 
 
-def without_wall_time(outcomes: Outcomes) -> dict[FigureRun, tuple[Record, ...]]:
+def without_wall_time(outcomes: Outcomes) -> dict[FigureRun, tuple[RunOutcome, ...]]:
     """Return the records without what no two runs have in common."""
     return {run: tuple(replace(r, wall_time_s=0.0) for r in own) for run, own in outcomes.records.items()}
 
 
-def record(accuracy: float = 0.9, **changes: Any) -> Record:
+def record(accuracy: float = 0.9, **changes: Any) -> RunOutcome:
     """Return a made-up record whose accuracy rises to a value in four rounds of 10 s."""
     curve = tuple(
-        Point(k, 10.0 * k, 10.0 * k + 3.0, accuracy * (1 - 0.5**k) if k < 4 else accuracy, accuracy - 0.01, 1 / (k + 1))
+        CurvePoint(
+            k, 10.0 * k, 10.0 * k + 3.0, accuracy * (1 - 0.5**k) if k < 4 else accuracy, accuracy - 0.01, 1 / (k + 1)
+        )
         for k in range(5)
     )
     values: dict[str, Any] = {
@@ -66,7 +68,7 @@ def record(accuracy: float = 0.9, **changes: Any) -> Record:
         "wall_time_s": 0.5,
         "curve": curve,
     }
-    return Record(**{**values, **changes})
+    return RunOutcome(**{**values, **changes})
 
 
 def points(accuracy: Mapping[tuple[str, float], Iterable[float]], panel: str = "digits") -> dict[str, pd.DataFrame]:
@@ -103,7 +105,7 @@ class MadeUp(Executor):
             dict.fromkeys(runs, choice),
         )
 
-    def measure(self, task: Task[list[Row]], configs: Sequence[Config], scope: Scope) -> list[Row]:
+    def measure(self, task: Computation[list[Row]], configs: Sequence[Config], scope: Scope) -> list[Row]:
         return self._limits(configs, scope) if task.name == "limits" else self._errors(configs, scope)
 
     def _limits(self, configs: Sequence[Config], scope: Scope) -> list[Row]:

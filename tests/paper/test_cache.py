@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from codedfl.paper import Cache
-from codedfl.paper._cache import DamagedEntryError
+from codedfl.paper._executor import DamagedEntryError
 from tests.support import folder_contents, refusal_of
 
 

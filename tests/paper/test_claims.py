@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from codedfl.paper import Evidence
 from codedfl.paper._claims import (
     NOISE,
-    Evidence,
     Finding,
     Judge,
     Verdict,

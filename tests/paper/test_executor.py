@@ -12,10 +12,9 @@ import pytest
 from codedfl.paper import Cache, Executor, Outcomes, Scope
 from codedfl.paper import _attack as attack
 from codedfl.paper import _jobs as jobs_module
-from codedfl.paper._cache import content_key
-from codedfl.paper._executor import PROGRESS_TASK, require_data
-from codedfl.paper._jobs import Task
-from codedfl.paper._runs import FigureRun, Record, run_of, with_scale, with_seed
+from codedfl.paper._executor import PROGRESS_TASK, content_key, require_data
+from codedfl.paper._jobs import Computation
+from codedfl.paper._runs import FigureRun, RunOutcome, run_of, with_scale, with_seed
 from codedfl.paper._setups import CIFAR10, MNIST
 from codedfl.progress import Progress
 from codedfl.training import StepSizeChoice, Trial
@@ -39,7 +38,7 @@ class CountedJobs:
         self.jobs: list[tuple[str, list[str]]] = []
         self.interrupt_at = interrupt_at
 
-    def __call__(self, task: Task[Any], runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, Any]:
+    def __call__(self, task: Computation[Any], runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, Any]:
         if len(self.jobs) + 1 == self.interrupt_at:
             raise KeyboardInterrupt
         self.jobs.append((task.name, list(runs)))
@@ -236,7 +235,7 @@ def test_what_diverges_is_trained_with_the_next_smaller_step_size(tmp_path: Path
 def test_only_the_seed_that_diverges_is_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[tuple[int, float]] = []
 
-    def execute(_: Task[Any], runs: Mapping[str, Mapping[str, Any]], __: str) -> dict[str, Any]:
+    def execute(_: Computation[Any], runs: Mapping[str, Mapping[str, Any]], __: str) -> dict[str, Any]:
         found = {}
         for key, config in runs.items():
             seed, scale = config["seed"], config["learning_rate"]["scale"]
@@ -321,7 +320,7 @@ def test_the_outcomes_of_some_runs_are_theirs_alone(expected: Outcomes) -> None:
     some = expected.of([RUNS[2], RUNS[0]])
     assert list(some.records) == list(some.choices) == [RUNS[2], RUNS[0]]
     assert some.records[RUNS[0]] == expected.records[RUNS[0]]
-    assert isinstance(some.records[RUNS[0]][0], Record)
+    assert isinstance(some.records[RUNS[0]][0], RunOutcome)
     assert some.seeds == (0, 1)
 
 

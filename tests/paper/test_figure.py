@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from codedfl.paper import FIGURES, Figure, Outcomes, Scope
-from codedfl.paper._cache import content_key
+from codedfl.paper import FIGURES, Figure, Outcomes, Scope, lambda_rows
 from codedfl.paper._claims import Verdict
-from codedfl.paper._executor import require_data
+from codedfl.paper._executor import content_key, require_data
 from codedfl.paper._fig_incentive import HALF
 from codedfl.paper._fig_tau import GOOD
 from codedfl.paper._figure import points_table, steps_table
 from codedfl.paper._overhead import OVERHEAD, runs
 from codedfl.paper._runs import FigureRun
 from codedfl.paper._setups import CIFAR10, MNIST
-from codedfl.paper._table_lambda import TABLE_LAMBDA, lambda_rows
+from codedfl.paper._table_lambda import TABLE_LAMBDA
 from codedfl.paper._table_schemes import PRINTED, TABLE_SCHEMES
 from codedfl.paper._tables import where
 from codedfl.training import StepSizeChoice, Trial

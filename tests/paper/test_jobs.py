@@ -13,9 +13,9 @@ from codedfl.experiment import Config, build_experiment, family_key, tune
 from codedfl.paper import FIGURES, Scope
 from codedfl.paper import _attack as attack
 from codedfl.paper import _limits as limits
-from codedfl.paper._cache import content_key
+from codedfl.paper._executor import content_key
 from codedfl.paper._jobs import RUNS_PER_JOB, TRAIN, TUNE, Job, _data, execute, plan_jobs, read_choice
-from codedfl.paper._runs import Record, with_scale, with_seed
+from codedfl.paper._runs import RunOutcome, with_scale, with_seed
 from codedfl.paper._setups import DIGITS, changed
 from codedfl.parallel import one_blas_thread
 from codedfl.schemes import make_scheme
@@ -108,12 +108,12 @@ def test_a_job_can_be_sent_as_json() -> None:
     assert list(plain) == list(configs)
 
 
-def train(configs: list[Config]) -> list[Record]:
+def train(configs: list[Config]) -> list[RunOutcome]:
     """Execute a job as another process would, with everything passed on as JSON."""
     plain = json.loads(json.dumps(Job(TRAIN, keyed(configs)).plain_runs()))
     found = json.loads(json.dumps(execute(TRAIN, plain, "")))
     assert list(found) == list(keyed(configs))
-    return [Record.from_dict(values) for values in found.values()]
+    return [RunOutcome.from_dict(values) for values in found.values()]
 
 
 def test_a_training_job_gives_what_each_run_gives_alone() -> None:

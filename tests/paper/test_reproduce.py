@@ -7,13 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from codedfl.paper import FIGURES, Cache, Claim, Evidence, Executor, Figure, Judgement, Reproduction, Scope, reproduce
+from codedfl.paper import (
+    FIGURES,
+    QUICK_ONLY,
+    Cache,
+    Claim,
+    Evidence,
+    Executor,
+    Figure,
+    Judgement,
+    Reproduction,
+    Scope,
+    all_outcomes,
+    report,
+    reproduce,
+)
 from codedfl.paper._claims import rising
 from codedfl.paper._drawing import Axis, line_figure
-from codedfl.paper._report import QUICK_ONLY, report, verdicts_markdown
-from codedfl.paper._reproduce import all_outcomes
+from codedfl.paper._report import summary_markdown, verdicts_markdown
 from codedfl.paper._runs import FigureRun
-from codedfl.paper._summary import summary_markdown
 from codedfl.paper._tables import Tables, column
 from tests.paper.made_up import TWO_SEEDS, made_up, small_run
 from tests.support import folder_contents

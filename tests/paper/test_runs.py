@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from codedfl.experiment import Config
-from codedfl.paper._cache import content_key
-from codedfl.paper._runs import SERIES, Point, Record, run_of, with_scale, with_seed
+from codedfl.paper._executor import content_key
+from codedfl.paper._runs import SERIES, CurvePoint, RunOutcome, run_of, with_scale, with_seed
 from codedfl.paper._setups import DIGITS, MNIST
 from tests.paper.made_up import record
 
@@ -95,7 +95,7 @@ def test_the_content_key_depends_on_what_is_done() -> None:
 
 def test_the_content_key_of_an_older_format_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     now = content_key("train", DIGITS.config)
-    monkeypatch.setattr("codedfl.paper._cache.FORMAT", 10_000)
+    monkeypatch.setattr("codedfl.paper._executor.FORMAT", 10_000)
     assert content_key("train", DIGITS.config) != now
 
 
@@ -115,7 +115,7 @@ def test_runs_at_different_places_are_different() -> None:
 @pytest.mark.parametrize("strange", [math.nan, math.inf, -math.inf, 1 / 3])
 def test_a_record_survives_json(strange: float) -> None:
     accuracy = strange if math.isnan(strange) else 0.25
-    point = Point(4, 40.0, 43.0, accuracy, accuracy, strange)
+    point = CurvePoint(4, 40.0, 43.0, accuracy, accuracy, strange)
     kept = record(
         0.9,
         status="diverged",
@@ -123,9 +123,9 @@ def test_a_record_survives_json(strange: float) -> None:
         config=with_scale(DIGITS.config, 0.5).model_dump(mode="json"),
         curve=(point,),
     )
-    again = Record.from_dict(json.loads(json.dumps(kept.as_dict())))
+    again = RunOutcome.from_dict(json.loads(json.dumps(kept.as_dict())))
     assert repr(again) == repr(kept)
-    assert isinstance(again.curve[0], Point)
+    assert isinstance(again.curve[0], CurvePoint)
 
 
 def test_the_accuracy_of_a_record_is_that_of_its_last_evaluation() -> None:

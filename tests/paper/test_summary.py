@@ -4,7 +4,7 @@ import pytest
 
 from codedfl.paper import FIGURES, Evidence, Judgement, Scope
 from codedfl.paper._claims import verdict_of
-from codedfl.paper._summary import Standing, standing_of, summary_markdown
+from codedfl.paper._report import Standing, standing_of, summary_markdown
 from tests.paper.made_up import made_up
 
 HOLDS, FAILS, OPEN = (Evidence("yes", 0.02, 0.01, 0.03), Evidence("no", -0.02, -0.03, -0.01), Evidence("?", 0, -1, 1))

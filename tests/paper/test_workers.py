@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from codedfl.paper import Cache
-from codedfl.paper._workers import call_in_parallel
+from codedfl.paper._executor import call_in_parallel
 
 PATIENCE_S = 60.0
 """For a busy machine to get to work."""

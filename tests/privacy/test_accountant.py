@@ -10,11 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.privacy._accountant import PrivacyAccountant, signal_to_noise
-from codedfl.privacy._exact import exact_epsilon
-from codedfl.privacy._inputs import Adjacency
-from codedfl.privacy._mi_dp import mi_dp_bits
-from codedfl.privacy._renyi import renyi_divergence
+from codedfl.privacy import Adjacency, PrivacyAccountant, exact_epsilon, mi_dp_bits, renyi_divergence, signal_to_noise
 
 ADJACENCIES = st.sampled_from(["add-remove", "replace", "remove"])
 

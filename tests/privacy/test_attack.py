@@ -13,8 +13,8 @@ from sklearn.datasets import load_digits
 
 from codedfl.coding import Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
-from codedfl.privacy._attack import AttackResult, attack_error, matched_error
-from codedfl.privacy._reconstruction import procrustes, reconstruct
+from codedfl.privacy import AttackResult, attack_error, matched_error, reconstruct
+from codedfl.privacy._attack import procrustes
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray
 

@@ -9,8 +9,7 @@ import pytest
 
 from codedfl.coding import Rows, encode
 from codedfl.errors import InputError
-from codedfl.privacy import AuditedUpload, DeviceAudit, PrivacyAccountant, audit_device, mi_dp_of_device
-from codedfl.privacy._audit import LITTLE_PRIVACY
+from codedfl.privacy import LITTLE_PRIVACY, AuditedUpload, DeviceAudit, PrivacyAccountant, audit_device, mi_dp_of_device
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-0.4, 0.4, (60, 5))

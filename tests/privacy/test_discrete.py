@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from codedfl.errors import InputError
-from codedfl.privacy._discrete import (
-    MOST_EXCESS,
+from codedfl.privacy import (
     RandomBytes,
-    _below,
     discrete_gaussian,
     gaussian_noise_on_grid,
     grid_step,
     rounded_sensitivity,
     rounding_delta,
 )
+from codedfl.privacy._discrete import MOST_EXCESS, _below
 from codedfl.typing import FloatArray, IntArray
 
 LEVEL = 1e-6

@@ -25,7 +25,7 @@ from codedfl.privacy import (
     renyi_divergence,
     useful_orders,
 )
-from codedfl.privacy._exact import largest_signal_to_noise
+from codedfl.privacy._coded import largest_signal_to_noise
 from codedfl.privacy._inputs import MOST
 
 ADJACENCIES = st.sampled_from(["add-remove", "remove", "add", "replace"])

@@ -9,7 +9,8 @@ import pytest
 
 from codedfl.coding import Rows, compute_gram, encode, sample_coded
 from codedfl.errors import InputError
-from codedfl.privacy._labels import FALSE_ALARM, estimate_class_means, infer_labels, label_leakage
+from codedfl.privacy import estimate_class_means, infer_labels, label_leakage
+from codedfl.privacy._labels import FALSE_ALARM
 from codedfl.typing import FloatArray
 
 CLASSES = 10

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from scipy import integrate, special
 
 from codedfl.errors import InputError
-from codedfl.privacy._mi_dp import (
-    interference,
-    mi_dp_bits,
-    mi_dp_of_device,
-    noise_variance_for_mi_dp,
-    printed_interference,
-)
-from codedfl.privacy._tails import log_chi_square_density
+from codedfl.privacy import interference, mi_dp_bits, mi_dp_of_device, noise_variance_for_mi_dp, printed_interference
+from codedfl.privacy._numerics import log_chi_square_density
 from tests.reference import gaussian_release as reference
 
 COUNTS = st.integers(1, 10**7)

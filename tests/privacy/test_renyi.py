@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.privacy._inputs import Adjacency
-from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
+from codedfl.privacy import Adjacency, epsilon_from_renyi, renyi_divergence, useful_orders
 from tests.reference.gaussian_release import Matrix, privacy_losses, renyi_of_zero_mean_gaussians
 
 RATIOS = st.floats(1e-3, 1e3)

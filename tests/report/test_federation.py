@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from codedfl._plain import plain
+from codedfl.files import plain
 from codedfl.privacy import GaussianMechanism, Release, guarantee_of
 from codedfl.report import read_runs, render_page
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from codedfl.errors import InputError
 from codedfl.theory import device_bound, gap_bound, limit_error, measure_constants, round_variance, server_bound
-from codedfl.theory._verification import example_round
+from codedfl.theory._monte_carlo import example_round
 
 sizes = st.floats(-300, 300).map(lambda exponent: 10.0**exponent) | st.floats(1e-3, 1e3)
 

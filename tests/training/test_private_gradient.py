@@ -9,7 +9,7 @@ import pytest
 from codedfl.coding import Geometry
 from codedfl.errors import InputError
 from codedfl.fleet import Channel, CohortArrivals, Fleet, RoundTiming, Workload, patient_deadline
-from codedfl.fleet._deadline import LATE
+from codedfl.fleet._round_design import LATE
 from codedfl.losses import SOFTMAX
 from codedfl.privacy import PrivacyTarget, ThreatModel, least_arrivals
 from codedfl.schemes import dp_gd, noise_in_sum

@@ -8,8 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from codedfl._plain import plain
 from codedfl.cli.tables import new_table
+from codedfl.files import plain
 from codedfl.incentive import Contract, StackelbergOutcome
 
 MOST_DEVICES = 60

@@ -59,9 +59,9 @@ def privacy(
 
     Example: codedfl privacy --coded-samples 1000 --epsilon 4 --delta 1e-5
     """
-    from codedfl._plain import plain
     from codedfl.cli.budget_table import budget_table, updates_table
     from codedfl.errors import InputError
+    from codedfl.files import plain
     from codedfl.privacy import PrivacyAccountant
 
     if updates is not None:

@@ -8,7 +8,6 @@ and `add_factors` adds up the second moments of all devices. `coded_solution` is
 from codedfl.coding._curvature import DAMPING_FACTOR, KEPT_SHARE, LARGEST_MISMATCH, Curvature, CurvatureModel, nystrom
 from codedfl.coding._encoder import CodedData, FactorOf, encode
 from codedfl.coding._factor import add_factors, require_rows_for_factor, sample_factor, sample_factors
-from codedfl.coding._factor_sketch import sketch_factors
 from codedfl.coding._geometry import Geometry, clip_weights, clipped_labels, clipped_total
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.coding._sampler import EncoderName, encode_all, require_one_each, sample_coded
@@ -19,7 +18,7 @@ from codedfl.coding._solution import (
     damped_solution,
     second_moment_error,
 )
-from codedfl.coding._subspace import SubspaceSketch, public_test_matrix, sketch_rows
+from codedfl.coding._subspace import SubspaceSketch, public_test_matrix, sketch_factors, sketch_rows
 
 __all__ = [
     "DAMPING_FACTOR",

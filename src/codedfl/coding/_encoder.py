@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.coding._gram import Gram, Rows, compute_gram
 from codedfl.identity import ByObject
 from codedfl.parallel import one_blas_thread
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 
 CODED_BLOCK = 512
 SAMPLE_BLOCK = 4096

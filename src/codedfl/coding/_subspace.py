@@ -3,22 +3,28 @@
 A device sends ``X_S^T [X_S Omega, Y_S]``, from ``|S|`` of its rows and a test matrix ``Omega`` that everybody knows, with ``r``
 orthonormal columns. That is ``d (r + o)`` numbers, for ``|S| d (2 r + o)`` MACs. It serves as curvature, not as data, so noise in
 it slows training down but never moves the point that training tends to.
+
+From factors the server makes such a sketch itself: it may choose its directions after it has seen them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.linalg
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least
+from codedfl.coding._factor import effective_rows
 from codedfl.coding._gram import Rows
+from codedfl.coding._solution import second_moment_error
 from codedfl.errors import InputError
 from codedfl.identity import ByObject
+from codedfl.parallel import one_blas_thread
 from codedfl.streams import Streams
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,3 +99,48 @@ def sketch_rows(rows: Rows, test_matrix: FloatArray) -> tuple[FloatArray, FloatA
     features, labels = joined[:, :dimension], joined[:, dimension:]
     energy: FloatArray = np.sum(features**2, keepdims=True)
     return features.T @ (features @ test_matrix), features.T @ labels, energy.reshape(1)
+
+
+@one_blas_thread()
+def sketch_factors(
+    factors: Mapping[int, FloatArray],
+    coded_samples: int,
+    rank: int,
+    *,
+    noise_variance: FloatArray,
+    samples: FloatArray,
+    dimension: int,
+) -> SubspaceSketch:
+    """Sketch the second moments ``R_i^T R_i / c - sigma_i^2 I`` of every device along the leading eigenvectors of their sum.
+
+    Args:
+        factors: ``R_i`` by device, (d + o, d + o).
+        coded_samples: ``c``.
+        rank: ``r``.
+        noise_variance: ``sigma_i^2``, (N,).
+        samples: ``l_i``, (N,).
+        dimension: ``d``.
+
+    Returns:
+        The sketch. Its ``entry_variance`` is that of noise with the norm that is predicted for the error of the second moments.
+    """
+    devices, outputs = len(samples), next(iter(factors.values())).shape[1] - dimension
+    total = np.zeros((dimension, dimension))
+    for factor in factors.values():
+        features = factor[:, :dimension].astype(np.float64)
+        total += features.T @ features / coded_samples
+    last = dimension - 1
+    _, test_matrix = scipy.linalg.eigh(total, subset_by_index=[last - rank + 1, last])
+    products, label_products = np.zeros((devices, dimension, rank)), np.zeros((devices, dimension, outputs))
+    energy, rows = np.zeros((2, devices))
+    traces = []
+    for i, factor in factors.items():
+        features, labels = factor[:, :dimension].astype(np.float64), factor[:, dimension:].astype(np.float64)
+        products[i] = features.T @ (features @ test_matrix) / coded_samples - noise_variance[i] * test_matrix
+        label_products[i] = features.T @ labels / coded_samples
+        traces.append(float(np.sum(features**2)) / coded_samples)
+        energy[i] = max(traces[-1] - dimension * noise_variance[i], 0.0)
+        rows[i] = samples[i]
+    error = second_moment_error(sum(traces) / dimension, dimension, effective_rows(coded_samples, traces))
+    variance = (error / (np.sqrt(dimension) + np.sqrt(rank))) ** 2
+    return SubspaceSketch(test_matrix, products, label_products, energy, rows, np.full(devices, variance / devices))

@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codedfl._messages import shown
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least, require_finite, require_positive
 from codedfl.data._dataset import require_matrix
 from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
-from codedfl.typing import FloatArray, IntArray, aligned_empty, row_blocks
+from codedfl.typing import FloatArray, IntArray, ShortRepr, aligned_empty, row_blocks
 
 MapKind = Literal["rff", "none"]
 Scaling = Literal["auto", "none", "global", "column"]

@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 
 from codedfl._messages import did_you_mean, listing, shown
-from codedfl._separators import csv_header, refusing_other_encodings
 from codedfl.errors import InputError
-from codedfl.files import read_parquet, refuse_too_many_columns, refusing_damage
+from codedfl.files import csv_header, read_parquet, refuse_too_many_columns, refusing_damage, refusing_other_encodings
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?([eE][-+]?\d+)?")
 

@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 
 from codedfl._messages import shown
-from codedfl._plain import plain
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.config import Config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.files import write_atomically
+from codedfl.files import plain, write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import AuditedUpload, DeviceAudit, ThreatModel, audit_device
 from codedfl.progress import Progress
+from codedfl.typing import ShortRepr
 
 EPSILONS: dict[ThreatModel, str] = {"each-message": "epsilon", "sums-only": "epsilon_in_sum"}
 """The joint epsilon of a device, features and labels, under every threat model."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from codedfl._plain import plain
 from codedfl.config import Config
 from codedfl.experiment._build import Experiment
 from codedfl.experiment._display import in_html, in_one_line
 from codedfl.experiment._privacy_statement import guarantee_of_run
 from codedfl.experiment._provenance import provenance_of
+from codedfl.files import plain
 from codedfl.models import Predictor
 from codedfl.privacy import Guarantee
 from codedfl.setting import Setting

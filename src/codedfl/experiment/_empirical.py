@@ -11,8 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from codedfl._plain import plain
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_fraction
 from codedfl.config import Config, to_toml
 from codedfl.experiment._build import Experiment, build_experiment
@@ -22,7 +20,7 @@ from codedfl.experiment._empirical_views import add_updates, add_uploads
 from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._pace import Pace
 from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
-from codedfl.files import write_atomically
+from codedfl.files import plain, write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Covers, EmpiricalBound, GaussianMechanism, audit_scores, model_scores
 from codedfl.progress import Progress
@@ -37,6 +35,7 @@ from codedfl.training import (
     payloads_of,
     train_together,
 )
+from codedfl.typing import ShortRepr
 
 MOST_ROUNDS = 10
 """Rounds of a scheme that does not set their number itself: its updates are in the clear, and few of them tell everything."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from codedfl._plain import plain
 from codedfl._version import __version__
 from codedfl.config import Config
 from codedfl.data import is_plugin_dataset
 from codedfl.experiment._fleet import names_plugin
+from codedfl.files import plain
 from codedfl.identity import NOT_IDENTITY, identity
 from codedfl.plugins import Kind, find_plugin
 from codedfl.training import Evaluator, RunResult

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from codedfl._plain import plain
 from codedfl.coding import CurvatureModel, SubspaceSketch, coded_spectrum
 from codedfl.experiment._build import Experiment, incentive_outcome
 from codedfl.experiment._comparison import Comparison
+from codedfl.files import plain
 from codedfl.fleet import Arrivals
 from codedfl.identity import identity
 from codedfl.parallel import one_blas_thread

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from codedfl._plain import plain
 from codedfl._version import __version__
 from codedfl.config import Config, load_config, to_toml
 from codedfl.errors import InputError
@@ -22,7 +21,7 @@ from codedfl.experiment._display import curves_png
 from codedfl.experiment._provenance import plugin_versions
 from codedfl.experiment._run_details import run_details
 from codedfl.experiment._summary import summarise
-from codedfl.files import remove_leftovers, write_atomically
+from codedfl.files import plain, remove_leftovers, write_atomically
 from codedfl.native import backend
 from codedfl.training import StepSizeChoice, Trial, curves_to_csv
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from codedfl._plain import plain
 from codedfl._version import __version__
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._notes import notes_on
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.experiment._verdict import verdict
+from codedfl.files import plain
 from codedfl.fleet import RoundTiming
 from codedfl.training import Ledger, RunResult
 

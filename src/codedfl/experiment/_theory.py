@@ -7,14 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from codedfl._plain import plain
-from codedfl._short_repr import ShortRepr
 from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import build_experiment
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._runner import run
 from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
+from codedfl.files import plain
 from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, FixedBatchArrivals
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
@@ -31,7 +30,7 @@ from codedfl.theory import (
     measure_constants,
 )
 from codedfl.training import Callback, InverseProbability, RunProgress, RunResult, Scheme
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 
 MOST_EXACT_WORK = 2e10
 """Devices times the cube of the dimension up to which ``auto`` measures the constants of Assumption 1 exactly."""

@@ -23,29 +23,25 @@ Example:
     20
 """
 
-from codedfl.fleet._allocation import Allocation, allocate, expected_return, optimal_loads
-from codedfl.fleet._answer_files import is_recording
-from codedfl.fleet._answers import Answers, ArrivalChances, ResponseTimes
-from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals, asking
-from codedfl.fleet._attendance import Attendance
-from codedfl.fleet._channel import Channel
-from codedfl.fleet._deadline import (
+from codedfl.fleet._answers import Answers, ArrivalChances, RecordedAnswers, ResponseTimes
+from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals, in_cohorts
+from codedfl.fleet._fleet_files import is_recording, read_fleet
+from codedfl.fleet._measured import AnyFleet, MeasuredFleet, MeasuredTiming, Timing, round_timing
+from codedfl.fleet._profiles import Fleet, draw_fleet
+from codedfl.fleet._radio import Channel, RoundTiming, bandwidth_for_straggler_ratio
+from codedfl.fleet._round import BITS_PER_NUMBER, Attendance, Workload
+from codedfl.fleet._round_design import (
     ROUNDS_NEEDED,
     SLOWEST,
+    Allocation,
+    allocate,
     epoch_seconds,
-    expected_batch,
+    expected_return,
     fastest_deadline,
+    optimal_loads,
     patient_deadline,
 )
-from codedfl.fleet._latency import RoundTiming
-from codedfl.fleet._measured import MeasuredFleet, MeasuredTiming
-from codedfl.fleet._profile_files import read_fleet
-from codedfl.fleet._profiles import Fleet, draw_fleet
-from codedfl.fleet._recorded import RecordedAnswers
-from codedfl.fleet._stragglers import bandwidth_for_straggler_ratio
-from codedfl.fleet._timing import AnyFleet, Timing, round_timing
 from codedfl.fleet._trace import TraceArrivals, read_trace, write_trace
-from codedfl.fleet._workload import BITS_PER_NUMBER, Workload
 
 __all__ = [
     "BITS_PER_NUMBER",
@@ -71,13 +67,12 @@ __all__ = [
     "TraceArrivals",
     "Workload",
     "allocate",
-    "asking",
     "bandwidth_for_straggler_ratio",
     "draw_fleet",
     "epoch_seconds",
-    "expected_batch",
     "expected_return",
     "fastest_deadline",
+    "in_cohorts",
     "is_recording",
     "optimal_loads",
     "patient_deadline",

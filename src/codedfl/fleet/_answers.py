@@ -1,4 +1,4 @@
-"""When devices answer, in words that people have: a chance, or a mean with a tail."""
+"""When devices answer, in words that people have: a chance, a mean with a tail, or a recording."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
-from codedfl._short_repr import ShortRepr
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, whole_number
 from codedfl.streams import Streams
-from codedfl.typing import BoolArray, FloatArray, IntArray
+from codedfl.typing import BoolArray, FloatArray, IntArray, ShortRepr
 
 Z95 = float(special.ndtri(0.95))
 
 LARGEST_TAIL = math.exp(Z95**2 / 2)
 """The largest ratio of the 95th percentile to the mean that a lognormal law has, 3.87."""
+
+MILLISECOND = 1e-3
 
 
 class Answers(Protocol):
@@ -41,6 +42,13 @@ class Answers(Protocol):
     def longest_s(self) -> float:
         """A deadline beyond which nobody else answers; infinity if there is none."""
 
+    @property
+    def rounds(self) -> int | None:
+        """How many rounds were recorded; None if answers are drawn."""
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return what is known about the seconds of every device, by the name of its column in a file, (N,) each."""
+
     def among(self, devices: IntArray) -> Answers:
         """Return the answers of the devices with these indices."""
 
@@ -53,6 +61,8 @@ class Answers(Protocol):
 
 class _Drawn:
     """Answers drawn independently: one uniform number per device and round, so that a longer deadline only adds devices."""
+
+    rounds = None
 
     def probability(self, deadline_s: float, work: FloatArray) -> FloatArray:
         raise NotImplementedError
@@ -102,6 +112,10 @@ class ArrivalChances(_Drawn, ShortRepr):
     def longest_s(self) -> float:
         """Infinity: not known."""
         return math.inf
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return nothing."""
+        return {}
 
     def among(self, devices: IntArray) -> ArrivalChances:
         """Return the chances of the devices with these indices."""
@@ -167,6 +181,10 @@ class ResponseTimes(_Drawn, ShortRepr):
         """σ_i, the standard deviation of the logarithm."""
         return Z95 - np.sqrt(np.maximum(Z95**2 - 2.0 * np.log(self.p95_s / self.mean_s), 0.0))
 
+    def columns(self) -> dict[str, FloatArray]:
+        """Return mean and 95th percentile."""
+        return {"mean_s": self.mean_s, "p95_s": self.p95_s}
+
     def among(self, devices: IntArray) -> ResponseTimes:
         """Return the times of the devices with these indices."""
         return ResponseTimes(self.mean_s[devices], self.p95_s[devices])
@@ -200,3 +218,83 @@ def impossible_tail(mean_s: float, p95_s: float) -> str:
             "'arrival_probability', or a recording with 'round', 'device' and 'seconds'"
         )
     return ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordedAnswers(ShortRepr):
+    """The answers of K recorded rounds, replayed in order and then from the start again.
+
+    The probability of a device is its share of the recorded rounds with an answer in time.
+
+    Args:
+        seconds: time until each device answered in each round, (K, N); NaN where it did not answer.
+
+    Example:
+        >>> recorded = RecordedAnswers(np.array([[1.0, np.nan], [3.0, 8.0]]))
+        >>> recorded.probability(2.0, np.ones(2)), recorded.probability(9.0, np.ones(2))
+        (array([0.5, 0. ]), array([1. , 0.5]))
+    """
+
+    seconds: FloatArray
+
+    def __post_init__(self) -> None:
+        seconds = np.array(self.seconds, dtype=np.float64)
+        if seconds.ndim != 2 or not seconds.size or np.isinf(seconds).any() or (seconds < 0).any():
+            raise InputError(
+                f"the recorded seconds have shape {seconds.shape}: give one row per round and one column per device, each a "
+                "number of seconds, zero or more, or NaN for no answer."
+            )
+        seconds.setflags(write=False)
+        object.__setattr__(self, "seconds", seconds)
+
+    @property
+    def devices(self) -> int:
+        """N."""
+        return int(self.seconds.shape[1])
+
+    @property
+    def rounds(self) -> int:
+        """K."""
+        return len(self.seconds)
+
+    @cached_property
+    def _answers(self) -> FloatArray:
+        """All answers, in any order."""
+        return self.seconds[~np.isnan(self.seconds)]
+
+    @cached_property
+    def mean_s(self) -> FloatArray:
+        """The mean over the answers of each device; a device without any counts as slow as the slowest of the others, (N,)."""
+        number = np.count_nonzero(~np.isnan(self.seconds), axis=0)
+        mean: FloatArray = np.nansum(self.seconds, axis=0) / np.maximum(number, 1)
+        filled: FloatArray = np.where(number > 0, mean, mean.max())
+        return filled
+
+    @cached_property
+    def shortest_s(self) -> float:
+        """The fastest answer on record, at least a millisecond."""
+        return max(float(np.min(self._answers, initial=self.longest_s)), MILLISECOND)
+
+    @cached_property
+    def longest_s(self) -> float:
+        """The slowest answer on record, at least a millisecond."""
+        return float(np.max(self._answers, initial=MILLISECOND))
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return the mean."""
+        return {"mean_s": self.mean_s}
+
+    def among(self, devices: IntArray) -> RecordedAnswers:
+        """Return the recorded answers of the devices with these indices."""
+        return RecordedAnswers(self.seconds[:, devices])
+
+    def probability(self, deadline_s: float, work: FloatArray) -> FloatArray:
+        """Return the share of the rounds in which a device answered in time."""
+        allowed = deadline_s / work
+        share: FloatArray = np.mean(self.seconds <= allowed[..., None, :], axis=-2)
+        return share
+
+    def attend(self, deadline_s: float, work: FloatArray, streams: Streams, round: int) -> tuple[BoolArray, BoolArray]:  # noqa: ARG002
+        """Return who answered in time in the recorded round, and who answered at all."""
+        seconds = self.seconds[whole_number("round", round, 0) % self.rounds]
+        return seconds <= deadline_s / work, ~np.isnan(seconds)

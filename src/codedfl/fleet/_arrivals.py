@@ -12,10 +12,10 @@ from typing import Protocol
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._inputs import count_vector, whole_number
-from codedfl.fleet._latency import RoundTiming
-from codedfl.fleet._timing import Timing
+from codedfl.fleet._measured import Timing
+from codedfl.fleet._radio import RoundTiming
+from codedfl.fleet._round import Attendance
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray, IntArray
 
@@ -199,6 +199,6 @@ def read_only(array: FloatArray) -> FloatArray:
     return array
 
 
-def asking(everyone: AdaptiveBatchArrivals | FixedBatchArrivals, cohort: int | None) -> Arrivals:
+def in_cohorts(everyone: AdaptiveBatchArrivals | FixedBatchArrivals, cohort: int | None) -> Arrivals:
     """Return the arrivals when a random cohort is asked in each round; None asks all devices."""
     return everyone if cohort is None else CohortArrivals(everyone, cohort)

@@ -1,4 +1,4 @@
-"""A fleet that is known by its answers, and its rounds."""
+"""A fleet that is known by its answers, and the rounds of any fleet."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
-from codedfl.fleet._answers import Answers, ArrivalChances, ResponseTimes
-from codedfl.fleet._attendance import Attendance
+from codedfl.fleet._answers import Answers
 from codedfl.fleet._inputs import count_vector, counts, float_vector
-from codedfl.fleet._profiles import checked_names
-from codedfl.fleet._recorded import RecordedAnswers
-from codedfl.fleet._workload import ServerTiming, Workload
+from codedfl.fleet._profiles import Fleet, checked_names
+from codedfl.fleet._radio import Channel, RoundTiming
+from codedfl.fleet._round import Attendance, ServerTiming, Workload
 from codedfl.streams import Streams
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, ShortRepr
 
 JUST_ABOVE = 1.0 + 1e-9
 
@@ -34,6 +32,7 @@ class MeasuredFleet(ShortRepr):
         uplink_bps: bits per second from a device to the server, (N,); None if not known.
 
     Example:
+        >>> from codedfl.fleet import ArrivalChances
         >>> fleet = MeasuredFleet(("clinic", "ward"), ArrivalChances(np.array([0.9, 0.5])))
         >>> fleet.usual_batch(np.array([300, 120]))
         array([300, 120])
@@ -83,21 +82,14 @@ class MeasuredFleet(ShortRepr):
 
     def columns(self) -> dict[str, FloatArray]:
         """Return what is known about every device, by the name of its column in a file, (N,) each."""
-        known: dict[str, FloatArray | IntArray | None] = {
-            "batch_size": self.batch_size,
-            "mac_rate": self.mac_rate,
-            "uplink_bps": self.uplink_bps,
-        }
-        if self.answers.mean_s is not None:
-            known["mean_s"] = self.answers.mean_s
-        if isinstance(self.answers, ResponseTimes):
-            known["p95_s"] = self.answers.p95_s
-        return {name: np.asarray(values, np.float64) for name, values in known.items() if values is not None}
+        known = {"batch_size": self.batch_size, "mac_rate": self.mac_rate, "uplink_bps": self.uplink_bps}
+        own = {name: np.asarray(values, np.float64) for name, values in known.items() if values is not None}
+        return own | self.answers.columns()
 
     @property
     def recorded_rounds(self) -> int | None:
         """How many rounds were recorded; None if the answers are drawn."""
-        return self.answers.rounds if isinstance(self.answers, RecordedAnswers) else None
+        return self.answers.rounds
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +105,7 @@ class MeasuredTiming(ShortRepr, ServerTiming):
         deadline_s: T.
 
     Example:
+        >>> from codedfl.fleet import ResponseTimes
         >>> fleet = MeasuredFleet(("a", "b"), ResponseTimes(np.array([20.0, 40.0]), np.array([45.0, 60.0])))
         >>> timing = MeasuredTiming(fleet, Workload.for_linear_model(50, 2, 5), deadline_s=45.0)
         >>> timing.arrival_probability(1).round(3)
@@ -201,10 +194,29 @@ class MeasuredTiming(ShortRepr, ServerTiming):
     @property
     def fixed_deadline(self) -> bool:
         """Whether arrivals are known for this deadline alone."""
-        return isinstance(self.fleet.answers, ArrivalChances)
+        return self.fleet.answers.mean_s is None
 
     def _work(self, batch: IntArray) -> FloatArray:
         """Return the work of a batch in units of the measured one, 1 or more."""
         if self.fleet.batch_size is None:
             return np.ones(np.shape(batch))
         return np.maximum(batch / self.fleet.batch_size, 1.0)
+
+
+AnyFleet = Fleet | MeasuredFleet
+Timing = RoundTiming | MeasuredTiming
+
+
+def round_timing(fleet: AnyFleet, channel: Channel, workload: Workload, deadline_s: float) -> Timing:
+    """Return the times of a round: by the radio model, or for a measured fleet as measured, whatever the channel.
+
+    Example:
+        >>> import numpy as np
+        >>> from codedfl.fleet import ArrivalChances
+        >>> fleet = MeasuredFleet(("a", "b"), ArrivalChances(np.array([0.9, 0.4])))
+        >>> round_timing(fleet, Channel(), Workload.for_linear_model(50, 2, 5), 10.0).straggler_ratio(1)
+        0.35
+    """
+    if isinstance(fleet, MeasuredFleet):
+        return MeasuredTiming(fleet, workload, deadline_s)
+    return RoundTiming(fleet, channel, workload, deadline_s)

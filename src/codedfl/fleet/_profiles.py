@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl._messages import shown
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import float_vector, require_powers_dbm
-from codedfl.typing import FloatArray, IntArray
+from codedfl.typing import FloatArray, IntArray, ShortRepr
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,14 +71,14 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names as a tuple; refuse an empty sequence and repeated names."""
     if isinstance(names, str):
         raise InputError(f"fleet.names = {shown(names)} is one string: give a sequence of device names.")
-    given = tuple(names)
-    if not given:
+    devices = tuple(names)
+    if not devices:
         raise InputError("fleet.names is empty: a fleet needs at least one device.")
-    if len(set(given)) < len(given):
+    if len(set(devices)) < len(devices):
         seen: set[str] = set()
-        twice = next(name for name in given if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = next(name for name in devices if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError(f"fleet.names has {shown(twice)} more than once: give every device a name of its own.")
-    return given
+    return devices
 
 
 def draw_fleet(
@@ -106,15 +105,15 @@ def draw_fleet(
         >>> fleet.devices, bool(fleet.mac_rate.min() >= 0.8 * 1_536_000)
         (20, True)
     """
-    given = checked_names(names)
+    devices = checked_names(names)
     require_positive("fleet.mac_rate", mac_rate)
     for field, (low, high) in (("mac_rate_factor", mac_rate_factor), ("transmit_power_dbm", transmit_power_dbm)):
         if not (np.isfinite([low, high]).all() and low <= high):
             raise InputError(f"fleet.{field} = ({low}, {high}) must be a finite range with the lower end first.")
     require_positive("fleet.mac_rate_factor (lower end)", mac_rate_factor[0])
-    factor, power = rng.random((len(given), 2)).T
+    factor, power = rng.random((len(devices), 2)).T
     return Fleet(
-        names=given,
+        names=devices,
         mac_rate=mac_rate * _between(mac_rate_factor, factor),
         transmit_power_dbm=_between(transmit_power_dbm, power),
     )

@@ -15,9 +15,9 @@ from codedfl._validation import require_finite, require_positive
 from codedfl.errors import InputError
 from codedfl.files import csv_text, write_atomically
 from codedfl.fleet._arrivals import Arrivals, given_arrival, read_only
-from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._inputs import counts, float_vector, whole_number
 from codedfl.fleet._profiles import checked_names
+from codedfl.fleet._round import Attendance
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
 COLUMNS = ("round", "device", "batch_size", "arrived", "late_bits", "probability", "duration_s", "rounds")
@@ -249,7 +249,7 @@ def read_trace(path: str | Path, names: Sequence[str]) -> TraceArrivals:
         InputError: the file is damaged or truncated, or a device, round or value is missing, repeated or wrong; the message
             names the file and the row.
     """
-    given = checked_names(names)
+    devices = checked_names(names)
     table = read_device_table(path, COLUMNS, (*COHORT_COLUMNS, ESTIMATE), field="trace")
     if table.rows == 0:
         raise InputError(f"{table.source} has a header but no row: record at least one round.")
@@ -258,7 +258,7 @@ def read_trace(path: str | Path, names: Sequence[str]) -> TraceArrivals:
     arrived = table.numbers("arrived", "0 or 1") == 1
     rounds = int(_constant(table, "rounds", np.zeros(table.rows, dtype=np.int64))[0])
     duration = float(_constant(table, "duration_s", np.zeros(table.rows, dtype=np.int64))[0])
-    device = _device_numbers(table, given)
+    device = _device_numbers(table, devices)
     late = table.numbers("late_bits")
     cohort = "asked" in table.columns or "weight" in table.columns
     for column in COHORT_COLUMNS if cohort else ():
@@ -273,7 +273,7 @@ def read_trace(path: str | Path, names: Sequence[str]) -> TraceArrivals:
         if bad.any():
             raise table.refusal(int(np.argmax(bad)), column, what)
     order = asked[np.lexsort((device[asked], number[asked]))]
-    shape = (rounds, _rows_per_round(table, number[asked], rounds, None if cohort else len(given)))
+    shape = (rounds, _rows_per_round(table, number[asked], rounds, None if cohort else len(devices)))
     again = (np.diff(number[order]) == 0) & (np.diff(device[order]) == 0)
     if again.any():
         row = int(order[1:][again][0])

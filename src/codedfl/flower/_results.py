@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codedfl._plain import plain
 from codedfl._version import __version__
-from codedfl.files import csv_text, write_atomically
+from codedfl.files import csv_text, plain, write_atomically
 from codedfl.fleet import write_trace
 from codedfl.flower._federation_config import FederationConfig
 from codedfl.flower._joining import offered_menu

@@ -7,14 +7,12 @@ Example:
     (1312, True)
 """
 
-from codedfl.incentive._contract import Contract, design_contract
-from codedfl.incentive._contract_for_reward import contract_for_reward
-from codedfl.incentive._device_file import read_devices
+from codedfl.incentive._contract import Contract, contract_for_reward, design_contract
 from codedfl.incentive._game import StackelbergCheck, StackelbergOutcome
-from codedfl.incentive._gamma import Gamma, QuarticLoss
 from codedfl.incentive._menu import Menu, optimal_rewards
 from codedfl.incentive._stackelberg import Leader, stackelberg_for_reward, stackelberg_for_weight
-from codedfl.incentive._traits import DeviceTraits, printed_sensitivities, table_sensitivities
+from codedfl.incentive._traits import DeviceTraits, printed_sensitivities, read_devices, table_sensitivities
+from codedfl.incentive._utility import Gamma, QuarticLoss
 from codedfl.incentive._verification import Verification
 
 __all__ = [

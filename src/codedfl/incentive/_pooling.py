@@ -13,8 +13,7 @@ import numpy as np
 from scipy.optimize.elementwise import find_root
 
 from codedfl.errors import InputError
-from codedfl.incentive._gamma import Gamma
-from codedfl.incentive._leakage import variance_per_bit
+from codedfl.incentive._utility import Gamma, variance_per_bit
 from codedfl.typing import FloatArray, IntArray
 
 _NEVER = -1e4  # stands for the logarithm of zero

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.incentive._leakage import hidden_variance_of, mi_dp_bits_of
 from codedfl.incentive._menu import SAME
 from codedfl.incentive._pooling import PooledTerms
+from codedfl.incentive._utility import hidden_variance_of, mi_dp_bits_of
 from codedfl.typing import FloatArray, IntArray
 
 TOLERANCE = 1e-9

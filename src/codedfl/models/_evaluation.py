@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from codedfl._plain import plain
 from codedfl.data import Task
+from codedfl.files import plain
 from codedfl.models._predictor import Predictor
 from codedfl.models._rows import LabelledRows, read_labelled
 from codedfl.typing import BoolArray, FloatArray

@@ -21,7 +21,7 @@
 #define JOIN(a, b, c) JOIN_(a, b, c)
 #define NAME(name) JOIN(name, REAL, PROCESSOR)
 
-/* All fields of these structs have 8 bytes; the ctypes structures of this package say the same.
+/* All fields of these structs have 8 bytes; _library.py declares them with the same fields in the same order.
 
    A model to take steps with. */
 typedef struct {

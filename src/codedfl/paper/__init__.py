@@ -9,13 +9,11 @@ Example:
 from collections.abc import Mapping
 
 from codedfl.paper._attack import ATTACK
-from codedfl.paper._cache import Cache
 from codedfl.paper._claims import Claim, Evidence
-from codedfl.paper._executor import Executor, Outcomes
-from codedfl.paper._fig_coded_samples import FIG_CODED_SAMPLES
+from codedfl.paper._executor import Cache, Executor, Outcomes
 from codedfl.paper._fig_convergence import FIG_CONVERGENCE
 from codedfl.paper._fig_incentive import FIG_INCENTIVE
-from codedfl.paper._fig_stragglers import FIG_STRAGGLERS
+from codedfl.paper._fig_stragglers import FIG_CODED_SAMPLES, FIG_STRAGGLERS
 from codedfl.paper._fig_tau import FIG_TAU
 from codedfl.paper._fig_tradeoff import FIG_TRADEOFF
 from codedfl.paper._figure import Figure

@@ -1,26 +1,195 @@
-"""Execution of all runs that figures ask for: step sizes first, then training, in parallel and cached as they finish."""
+"""Execution of all runs that figures ask for: step sizes first, then training, in worker processes and cached as they finish."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, cast
+
+from joblib import Parallel, delayed
+from joblib.externals.loky import reusable_executor
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
 from codedfl.data import list_datasets
 from codedfl.errors import InputError
 from codedfl.experiment import Config
-from codedfl.paper._cache import Cache, DamagedEntryError, content_key
-from codedfl.paper._jobs import TRAIN, TUNE, Job, Outcome, Task, execute, plan_jobs
-from codedfl.paper._runs import FigureRun, Record, with_scale, with_seed
+from codedfl.files import write_atomically
+from codedfl.identity import identity
+from codedfl.paper._jobs import TRAIN, TUNE, Computation, Job, Outcome, execute, plan_jobs
+from codedfl.paper._runs import FigureRun, RunOutcome, with_scale, with_seed
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row
-from codedfl.paper._workers import call_in_parallel
 from codedfl.progress import Progress
 from codedfl.training import StepSizeChoice
 
+FORMAT = 2
+"""Raised when outcomes or their files change meaning, so that older ones are computed again."""
+
+POLL_S = 0.5
+
 PROGRESS_TASK = "reproducing the paper"
 """The name under which an executor reports its progress; ``done`` and ``total`` are estimated costs in arbitrary units."""
+
+
+def content_key(task: str, config: Config) -> str:
+    """Return the key of what a task computes from a configuration.
+
+    Example:
+        >>> content_key("train", Config()) == content_key("train", Config(data={"data_dir": "/elsewhere"}))
+        True
+        >>> content_key("train", Config()) == content_key("train", Config(seed=1))
+        False
+    """
+    return identity((FORMAT, task, config))[:32]
+
+
+def _hash(values: Any) -> str:
+    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+class DamagedEntryError(Exception):
+    """A file of the cache does not hold what was stored there. The message says which file and why."""
+
+
+class Cache:
+    """A folder of JSON files, one per outcome, each with its key and a checksum.
+
+    Args:
+        folder: created when something is stored.
+
+    Example:
+        >>> import tempfile
+        >>> cache = Cache(tempfile.mkdtemp())
+        >>> cache.get("ab12") is None
+        True
+        >>> cache.put("ab12", {"accuracy": 0.95})
+        >>> cache.get("ab12")
+        {'accuracy': 0.95}
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def path(self, key: str) -> Path:
+        """Return the file of a key."""
+        return self.folder / f"{key}.json"
+
+    def get(self, key: str) -> Any:
+        """Return what is stored under a key, None if nothing is.
+
+        Raises:
+            DamagedEntryError: if the file was truncated or edited, or belongs to another key.
+            InputError: if the file cannot be read.
+        """
+        path = self.path(key)
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is not a file: delete it, or choose another folder for the cache.")
+        try:
+            entry = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be read ({error.strerror}): choose another folder for the cache."
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise DamagedEntryError(f"{path} is not JSON") from error
+        if not isinstance(entry, dict) or set(entry) != {"key", "checksum", "outcome"}:
+            raise DamagedEntryError(f"{path} is not an entry of the cache")
+        if entry["key"] != key:
+            raise DamagedEntryError(f"{path} belongs to another key")
+        if entry["checksum"] != _hash(entry["outcome"]):
+            raise DamagedEntryError(f"{path} does not match its checksum")
+        return entry["outcome"]
+
+    def put(self, key: str, outcome: Any) -> None:
+        """Store an outcome that JSON can represent."""
+        self.make()
+        try:
+            entry = {"key": key, "checksum": _hash(outcome), "outcome": outcome}
+            write_atomically(self.path(key), json.dumps(entry))
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def make(self) -> None:
+        """Create the folder, before anything is computed that could not be stored."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> InputError:
+        return InputError(f"{self.folder} cannot be written ({error.strerror}): choose another folder for the cache.")
+
+
+def call_in_parallel(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], processes: int) -> Iterator[Any]:
+    """Yield the results of calls as they finish, from the workers of the active joblib backend.
+
+    Local workers end when all results are in, when an exception (such as a KeyboardInterrupt) stops the iteration, and when
+    this process dies, however it dies.
+
+    Args:
+        function: a function of a module, so that other processes can import it.
+        calls: the arguments of each call.
+        processes: number of parallel processes; -1 for one per core, or for all workers of a cluster.
+    """
+    parallel = Parallel(
+        n_jobs=processes,
+        return_as="generator_unordered",
+        batch_size=1,
+        pre_dispatch="all",
+        initializer=_end_with_parent,
+        initargs=(os.getpid(),),
+    )
+    with _interrupts_held_back():
+        results = parallel(delayed(function)(*arguments) for arguments in calls)
+    try:
+        yield from results
+    except BaseException:
+        _kill_local_workers()
+        raise
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Block Ctrl-C while workers start: they inherit that, so it never reaches one, not even one that is still starting."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    for tracker in (resource_tracker, loky_tracker):
+        tracker.ensure_running()  # its start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Leave Ctrl-C to the parent, and end this worker soon after the parent has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
+
+
+def _exit_after(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(POLL_S)
+    os._exit(1)
+
+
+def _kill_local_workers() -> None:
+    executor = reusable_executor._executor
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
 
 
 @dataclass(frozen=True)
@@ -35,7 +204,7 @@ class Outcomes:
     """
 
     seeds: tuple[int, ...]
-    records: Mapping[FigureRun, tuple[Record, ...]]
+    records: Mapping[FigureRun, tuple[RunOutcome, ...]]
     choices: Mapping[FigureRun, StepSizeChoice]
     measured: Sequence[Row] = ()
 
@@ -83,12 +252,15 @@ class Executor:
             dict(zip(runs, choices, strict=True)),
         )
 
-    def measure(self, task: Task[list[Row]], configs: Sequence[Config], scope: Scope) -> list[Row]:
+    def measure(self, task: Computation[list[Row]], configs: Sequence[Config], scope: Scope) -> list[Row]:
         """Measure something in every configuration for all seeds, and return the rows of all of them."""
         return [row for rows in self._outcomes(task, _for_all_seeds(configs, scope)) for row in rows]
 
     def expect(
-        self, runs: Iterable[FigureRun], measured: Iterable[tuple[Task[list[Row]], Sequence[Config]]], scope: Scope
+        self,
+        runs: Iterable[FigureRun],
+        measured: Iterable[tuple[Computation[list[Row]], Sequence[Config]]],
+        scope: Scope,
     ) -> float:
         """Estimate what runs and measurements will cost, add it to the total that progress counts towards, and return it.
 
@@ -105,7 +277,7 @@ class Executor:
         self.total_cost += cost
         return cost
 
-    def _train_until_stable(self, configs: Sequence[Config]) -> list[Record]:
+    def _train_until_stable(self, configs: Sequence[Config]) -> list[RunOutcome]:
         """Train; repeat what diverges with smaller and smaller step sizes of the grid."""
         while True:
             records = self._outcomes(TRAIN, configs)
@@ -118,11 +290,11 @@ class Executor:
             configs = [again or config for again, config in zip(smaller, configs, strict=True)]
             self.total_cost += self._missing_cost(TRAIN, configs)
 
-    def _missing_cost(self, task: Task[Any], configs: Sequence[Config]) -> float:
+    def _missing_cost(self, task: Computation[Any], configs: Sequence[Config]) -> float:
         keys = {content_key(task.name, config): config for config in configs}
         return Job(task, {key: config for key, config in keys.items() if self._cached(task, key) is None}).cost
 
-    def _outcomes(self, task: Task[Outcome], configs: Sequence[Config]) -> list[Outcome]:
+    def _outcomes(self, task: Computation[Outcome], configs: Sequence[Config]) -> list[Outcome]:
         """Return the outcome of every configuration, from the cache or else computed and cached."""
         keys = [content_key(task.name, config) for config in configs]
         wanted = dict(zip(keys, configs, strict=True))
@@ -139,7 +311,7 @@ class Executor:
             self.progress.update(PROGRESS_TASK, self.done_cost, max(self.total_cost, self.done_cost), job.title)
         return [cast(Outcome, known[key]) for key in keys]
 
-    def _cached(self, task: Task[Outcome], key: str) -> Outcome | None:
+    def _cached(self, task: Computation[Outcome], key: str) -> Outcome | None:
         """Return an outcome from the cache, None if it is not there or is damaged."""
         try:
             values = self.cache.get(key)

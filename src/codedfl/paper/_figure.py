@@ -11,7 +11,7 @@ import pandas as pd
 from codedfl.experiment import Config
 from codedfl.paper._claims import Claim
 from codedfl.paper._executor import Outcomes
-from codedfl.paper._jobs import Task
+from codedfl.paper._jobs import Computation
 from codedfl.paper._runs import FigureRun
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Tables, summary_table
@@ -94,7 +94,7 @@ class Figure:
     place: str
     claims: Sequence[Claim] = ()
     runs: Callable[[Scope], Sequence[FigureRun]] = no_runs
-    measurement: Task[list[Row]] | None = None
+    measurement: Computation[list[Row]] | None = None
     measured: Callable[[Scope], Sequence[Config]] = no_measurements
     tables: Callable[[Scope, Outcomes], Tables] = accuracy_tables
     draw: Callable[[Tables], MplFigure] | None = None

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from codedfl.experiment import Config, Experiment, build_experiment, family_key, parse_config, sweep, tune
 from codedfl.identity import identity
-from codedfl.paper._runs import Record
+from codedfl.paper._runs import RunOutcome
 from codedfl.paper._setups import changed
 from codedfl.paper._tables import Row
 from codedfl.parallel import one_blas_thread
@@ -30,7 +30,7 @@ RUNS_PER_JOB = 6
 
 
 @dataclass(frozen=True)
-class Task(Generic[Outcome]):
+class Computation(Generic[Outcome]):
     """What to compute from configurations.
 
     Args:
@@ -53,7 +53,7 @@ def _tune(configs: Sequence[Config], like: Experiment) -> list[Any]:
 
 
 def _train(configs: Sequence[Config], like: Experiment) -> list[Any]:
-    return [Record.of(comparison).as_dict() for comparison in sweep(list(configs), like=like)]
+    return [RunOutcome.of(comparison).as_dict() for comparison in sweep(list(configs), like=like)]
 
 
 def _measure(measure: Callable[[Experiment], list[Row]], configs: Sequence[Config], like: Experiment) -> list[Any]:
@@ -100,11 +100,13 @@ def _measuring_cost(unit: float, config: Config) -> float:
     return unit * config.coding.coded_samples * _dimension(config) ** 2
 
 
-TUNE = Task("tune", "choosing step sizes", _tune, read_choice, _tuning_cost)
-TRAIN = Task("train", "training", _train, Record.from_dict, _training_cost)
+TUNE = Computation("tune", "choosing step sizes", _tune, read_choice, _tuning_cost)
+TRAIN = Computation("train", "training", _train, RunOutcome.from_dict, _training_cost)
 
 
-def measurement(name: str, title: str, measure: Callable[[Experiment], list[Row]], unit: float) -> Task[list[Row]]:
+def measurement(
+    name: str, title: str, measure: Callable[[Experiment], list[Row]], unit: float
+) -> Computation[list[Row]]:
     """Return a task that measures something besides training.
 
     Args:
@@ -113,7 +115,7 @@ def measurement(name: str, title: str, measure: Callable[[Experiment], list[Row]
         measure: a function of a module, so that other processes can import it; returns rows of a table.
         unit: cost of each of the ``c d^2`` products that the second moments of coded data need.
     """
-    return Task(name, title, partial(_measure, measure), read_rows, partial(_measuring_cost, unit))
+    return Computation(name, title, partial(_measure, measure), read_rows, partial(_measuring_cost, unit))
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Job:
         runs: configurations with one scheme each, by the key of their outcome.
     """
 
-    task: Task[Any]
+    task: Computation[Any]
     runs: Mapping[str, Config]
 
     @property
@@ -144,7 +146,7 @@ class Job:
         return {key: config.model_dump(mode="json") for key, config in self.runs.items()}
 
 
-def plan_jobs(task: Task[Any], runs: Mapping[str, Config]) -> list[Job]:
+def plan_jobs(task: Computation[Any], runs: Mapping[str, Config]) -> list[Job]:
     """Group runs that can share work; jobs on the same data are neighbours, so that a process loads the data once."""
     families: dict[Hashable, list[str]] = {}
     by_code = sorted(runs, key=lambda key: runs[key].coding.model_dump_json())  # puts equal codes into one job
@@ -164,7 +166,7 @@ def plan_jobs(task: Task[Any], runs: Mapping[str, Config]) -> list[Job]:
     return [job for group in together for job in group]
 
 
-def execute(task: Task[Any], runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, Any]:
+def execute(task: Computation[Any], runs: Mapping[str, Mapping[str, Any]], data_dir: str) -> dict[str, Any]:
     """Execute a job: plain configurations in, plain outcomes out, both by key.
 
     It runs on one BLAS thread, whatever the backend allows, so that outcomes do not depend on the backend.

@@ -12,10 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from codedfl.experiment import Config, Experiment, rounds_of
-from codedfl.paper import _fig_coded_samples as fig_coded_samples
-from codedfl.paper import _fig_incentive as fig_incentive
-from codedfl.paper import _fig_stragglers as fig_stragglers
-from codedfl.paper import _fig_tradeoff as fig_tradeoff
 from codedfl.paper._claims import Claim, Evidence, alike, exactly, places, rising
 from codedfl.paper._drawing import (
     GUESSING,
@@ -31,6 +27,9 @@ from codedfl.paper._drawing import (
     finish,
 )
 from codedfl.paper._executor import Outcomes
+from codedfl.paper._fig_incentive import CONTRACT, DEFAULT, FIG_INCENTIVE
+from codedfl.paper._fig_stragglers import FIG_CODED_SAMPLES, FIG_STRAGGLERS, LINES
+from codedfl.paper._fig_tradeoff import FIG_TRADEOFF
 from codedfl.paper._figure import Figure, points_table
 from codedfl.paper._jobs import measurement
 from codedfl.paper._runs import FigureRun
@@ -50,12 +49,12 @@ CLOSE = 0.01
 def runs(scope: Scope) -> Sequence[FigureRun]:
     """Return the runs of other figures whose scheme has a limit in closed form."""
     task = scope.only(MNIST).name
-    few_stragglers = next(iter(fig_coded_samples.LINES.values()))
+    few_stragglers = next(iter(LINES.values()))
     return [
-        *_some(BUDGET, fig_tradeoff.runs(scope), task, {"SCFL": "SCFL", "DP-CFL": "DP-CFL"}),
-        *_some(STRAGGLERS, fig_stragglers.runs(scope), task, {"SCFL": "SCFL", "FedAvg": "FedAvg"}),
-        *_some(CODED, fig_coded_samples.runs(scope), task, {few_stragglers: "SCFL"}),
-        *_some(REWARD, fig_incentive.runs(scope), fig_incentive.DEFAULT, {fig_incentive.CONTRACT: "SCFL"}),
+        *_some(BUDGET, FIG_TRADEOFF.runs(scope), task, {"SCFL": "SCFL", "DP-CFL": "DP-CFL"}),
+        *_some(STRAGGLERS, FIG_STRAGGLERS.runs(scope), task, {"SCFL": "SCFL", "FedAvg": "FedAvg"}),
+        *_some(CODED, FIG_CODED_SAMPLES.runs(scope), task, {few_stragglers: "SCFL"}),
+        *_some(REWARD, FIG_INCENTIVE.runs(scope), DEFAULT, {CONTRACT: "SCFL"}),
     ]
 
 

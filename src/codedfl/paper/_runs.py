@@ -63,7 +63,7 @@ def run_of(setup: Setup, series: str, x: float = 0.0, *, read_at_s: float | None
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One evaluation along a run.
 
     Args:
@@ -87,7 +87,7 @@ Ended = Literal["completed", "diverged"]
 
 
 @dataclass(frozen=True)
-class Record:
+class RunOutcome:
     """The outcome of a run.
 
     Args:
@@ -114,14 +114,14 @@ class Record:
     coded_bytes: Annotated[float, Field(ge=0)]
     training_bytes: Annotated[float, Field(ge=0)]
     wall_time_s: float
-    curve: Annotated[tuple[Point, ...], Field(min_length=1)]
+    curve: Annotated[tuple[CurvePoint, ...], Field(min_length=1)]
 
     @property
     def scale(self) -> float:
         """The step size in units of ``1 / L``."""
         return float(self.config["learning_rate"]["scale"])
 
-    def at(self, time_s: float | None = None) -> Point:
+    def at(self, time_s: float | None = None) -> CurvePoint:
         """Return the last evaluation up to a simulated time, the final one by default."""
         return max((p for p in self.curve if time_s is None or p.time_s <= time_s + 1e-6), key=lambda p: p.round)
 
@@ -131,7 +131,7 @@ class Record:
         return 1 / self.outputs if self.status == "diverged" or not math.isfinite(value) else value
 
     @classmethod
-    def of(cls, comparison: Comparison) -> Record:
+    def of(cls, comparison: Comparison) -> RunOutcome:
         """Extract the record of a comparison with one scheme."""
         (result,) = comparison.results
         ledger = result.progress.ledger
@@ -148,7 +148,7 @@ class Record:
             training_bytes=float(ledger.bits_up.sum()) / 8,
             wall_time_s=result.progress.wall_time_s,
             curve=tuple(
-                Point(p.round, p.simulated_time_s, p.everything_charged_s, p.score, p.last_score, p.gap)
+                CurvePoint(p.round, p.simulated_time_s, p.everything_charged_s, p.score, p.last_score, p.gap)
                 for p in result.curve
             ),
         )
@@ -158,7 +158,7 @@ class Record:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Record:
+    def from_dict(cls, values: Mapping[str, Any]) -> RunOutcome:
         """Parse and validate what `as_dict` returned.
 
         Raises:
@@ -179,8 +179,8 @@ class Record:
 
 
 @cache
-def _validator() -> TypeAdapter[Record]:
-    return TypeAdapter(Record)
+def _validator() -> TypeAdapter[RunOutcome]:
+    return TypeAdapter(RunOutcome)
 
 
 def with_seed(config: Config, seed: int) -> Config:

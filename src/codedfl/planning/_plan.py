@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from codedfl._plain import plain
-from codedfl._short_repr import ShortRepr
 from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment import Experiment, build_experiment
+from codedfl.files import plain
 from codedfl.parallel import one_blas_thread
 from codedfl.planning._folds import make_folds
 from codedfl.planning._forecast import Forecast, forecast
@@ -23,6 +22,7 @@ from codedfl.planning._target import Target
 from codedfl.plugins import blaming_plugins, find_plugin
 from codedfl.progress import Progress
 from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
+from codedfl.typing import ShortRepr
 
 MARGIN = 1.5
 """How much longer than the latest likely time a planned run takes."""

@@ -6,11 +6,12 @@ Example:
     268.0
 """
 
-from codedfl.privacy._account import epsilon_of
 from codedfl.privacy._accountant import PrivacyAccountant, signal_to_noise
-from codedfl.privacy._attack import AttackResult, attack_error, matched_error
+from codedfl.privacy._attack import AttackResult, Reconstruction, attack_error, matched_error, reconstruct
 from codedfl.privacy._audit import LITTLE_PRIVACY, AuditedUpload, DeviceAudit, audit_device
 from codedfl.privacy._canaries import coded_scores, make_canaries, model_scores
+from codedfl.privacy._coded import epsilon_from_renyi, exact_epsilon, log_delta, renyi_divergence, useful_orders
+from codedfl.privacy._composition import epsilon_of
 from codedfl.privacy._discrete import (
     RandomBytes,
     discrete_gaussian,
@@ -19,7 +20,6 @@ from codedfl.privacy._discrete import (
     rounded_sensitivity,
     rounding_delta,
 )
-from codedfl.privacy._exact import exact_epsilon, log_delta
 from codedfl.privacy._gaussian import gaussian_epsilon, gaussian_mu
 from codedfl.privacy._guarantee import Against, Covers, Guarantee, Release, RoundingDelta, guarantee_of, update_releases
 from codedfl.privacy._inputs import Adjacency
@@ -34,11 +34,8 @@ from codedfl.privacy._mi_dp import (
     printed_interference,
 )
 from codedfl.privacy._noise import BLOCK_ROWS, ExactNoise, Noise, SeededNoise
-from codedfl.privacy._noise_multiplier import noise_multiplier_for
 from codedfl.privacy._one_run import EmpiricalBound, audit_scores, epsilon_lower_bound, gaussian_mu_lower_bound
-from codedfl.privacy._reconstruction import Reconstruction, reconstruct
-from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
-from codedfl.privacy._target import PrivacyTarget, ThreatModel, coded_noise, least_arrivals
+from codedfl.privacy._target import PrivacyTarget, ThreatModel, coded_noise, least_arrivals, noise_multiplier_for
 
 __all__ = [
     "BLOCK_ROWS",

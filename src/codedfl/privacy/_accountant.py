@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codedfl.errors import InputError
-from codedfl.privacy._exact import exact_epsilon, largest_signal_to_noise, log_delta, most_coded_samples
+from codedfl.privacy._coded import (
+    epsilon_from_renyi,
+    exact_epsilon,
+    largest_signal_to_noise,
+    log_delta,
+    most_coded_samples,
+    renyi_divergence,
+    useful_orders,
+)
 from codedfl.privacy._inputs import (
     Adjacency,
     require_adjacency,
@@ -18,7 +26,6 @@ from codedfl.privacy._inputs import (
     require_probability,
 )
 from codedfl.privacy._mi_dp import mi_dp_bits
-from codedfl.privacy._renyi import epsilon_from_renyi, renyi_divergence, useful_orders
 from codedfl.typing import FloatArray
 
 _NEIGHBOURS = {

@@ -103,18 +103,20 @@ def gaussian_noise_on_grid(
     computed without error, and by a millionth of that in common cases. Noise is a discrete Gaussian,
     ``P(k g) ~ exp(-(k g)^2 / (2 s'^2))``.
 
-    It is as private as a release of ``f + N(0, s^2 I)`` with sensitivity ``Delta``. A discrete Gaussian has the same concentrated
-    differential privacy as the continuous one (Canonne, Kamath, Steinke 2020). And its law is that of continuous noise rounded to
-    the grid up to ``sqrt(n) 2^-92 / 25`` in total variation (`rounding_delta`), so that every (epsilon, delta) of the continuous
-    one holds with a delta that is larger by ``(1 + e^epsilon)`` times this, for ``n`` = 2 million and epsilon = 1 by 4.3e-26.
+    This is as private as a release of ``f + N(0, s^2 I)`` with sensitivity ``Delta``. A discrete Gaussian has the same
+    concentrated differential privacy as the continuous one (Canonne, Kamath, Steinke 2020). And its law is that of continuous
+    noise rounded to the grid, up to ``sqrt(n) 2^-92 / 25`` in total variation (`rounding_delta`). So every (epsilon, delta) of
+    the continuous one holds with a delta that is larger by ``(1 + e^epsilon)`` times this: by less than 5e-26 for ``n`` of
+    2 million and epsilon = 1.
 
     The sum is exact, or the float64 next to it where it is longer than 53 bits: either way a function of the exact sum.
 
     Args:
         values: finite numbers.
         standard_deviation: ``s``.
-        sensitivity: ``Delta``, the largest change of the exact values by one sample in Euclidean norm. Infinite if
-            there is no bound: then there is no guarantee either, and the noise is not raised.
+        sensitivity: ``Delta``, the largest change of the exact values by one sample in Euclidean norm. Infinite if no guarantee
+            rests on it, as with coded rows, whose projection hides the samples too: then the noise is not raised, and
+            `rounding_delta` has what rounding costs.
         computation_error: the largest error of the computed values, in Euclidean norm.
         random_bytes: the source of noise: the operating system, but for tests.
 

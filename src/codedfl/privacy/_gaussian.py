@@ -15,7 +15,7 @@ from scipy import optimize, special
 
 from codedfl.errors import InputError
 from codedfl.privacy._inputs import require_number, require_probability
-from codedfl.privacy._roots import monotone_root
+from codedfl.privacy._numerics import monotone_root
 from codedfl.typing import FloatArray
 
 _TINY = 1e-4

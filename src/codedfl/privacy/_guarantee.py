@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from codedfl.privacy._account import epsilon_of
+from codedfl.privacy._composition import epsilon_of
 from codedfl.privacy._mechanisms import GaussianMechanism, Mechanism
 
 Covers = Literal["everything", "upload", "nothing"]

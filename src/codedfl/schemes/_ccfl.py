@@ -10,14 +10,13 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from codedfl._short_repr import ShortRepr
 from codedfl.coding import KEPT_SHARE, Curvature, CurvatureModel, SubspaceSketch
 from codedfl.errors import InputError
 from codedfl.schemes._device_memory import DeviceMemory
 from codedfl.schemes._options import RoundDeadline
 from codedfl.setting import Setting
 from codedfl.training import DevicePlan, Forecastable, InverseProbability, LocalSGD, PreparedScheme, Round, Scheme
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 from codedfl.uploads import SketchedFactor, Subspace
 
 RECENT = 4.0

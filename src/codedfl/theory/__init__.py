@@ -5,9 +5,20 @@
 training ends; `verify` checks the formulas by Monte Carlo.
 """
 
-from codedfl.theory._bounds import GapBound, device_bound, gap_bound, server_bound
-from codedfl.theory._constants import Constants, largest_residual, measure_constants
-from codedfl.theory._drift import accumulated_descent, device_drift, server_drift
+from codedfl.theory._bounds import (
+    Constants,
+    GapBound,
+    Reading,
+    cross_moment,
+    device_bound,
+    gap_bound,
+    largest_residual,
+    measure_constants,
+    noise_moment,
+    projection_moment,
+    sampling_moment,
+    server_bound,
+)
 from codedfl.theory._limit import (
     LimitError,
     LimitPoint,
@@ -16,11 +27,16 @@ from codedfl.theory._limit import (
     limit_error,
     limit_point,
 )
-from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment, sampling_moment
+from codedfl.theory._monte_carlo import Check, SimulatedRuns, simulate_round, simulate_runs, verify
 from codedfl.theory._round import Knob, RoundLaw
-from codedfl.theory._simulation import SimulatedRuns, simulate_round, simulate_runs
-from codedfl.theory._variance import RoundVariance, best_weight, round_variance
-from codedfl.theory._verification import Check, verify
+from codedfl.theory._update import (
+    RoundVariance,
+    accumulated_descent,
+    best_weight,
+    device_drift,
+    round_variance,
+    server_drift,
+)
 
 __all__ = [
     "Check",

@@ -1,6 +1,6 @@
-"""Lemmas 3 and 4 and Theorem 1 of the paper: bounds on the variance of an update and on the optimality gap.
+"""The constants of Assumption 1, the moments of Lemma 1, and the bounds of Lemmas 3 and 4 and of Theorem 1 of the paper.
 
-Each is available as printed and corrected. The corrections are derived in docs/theory.md:
+Each bound is available as printed and corrected. The corrections are derived in docs/theory.md:
 
 - the moment of the noise is that of the sum, ``(sum_i sigma_i^2)^2``;
 - accumulating ``tau`` steps costs ``tau^2``, not ``tau``;
@@ -15,15 +15,158 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
+import scipy.linalg
+from scipy.optimize import minimize_scalar
 
-from codedfl._validation import require_non_negative
+from codedfl._validation import require_non_negative, require_positive
+from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
-from codedfl.theory._constants import Constants
-from codedfl.theory._moments import Reading, cross_moment, noise_moment, projection_moment
 from codedfl.theory._round import RoundLaw, require_moderate
 from codedfl.typing import FloatArray
+
+Method = Literal["exact", "cheap"]
+
+Reading = Literal["printed", "corrected"]
+"""A formula as printed in the paper, or corrected."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """The constants of the bounds: norms of the data and of the models during training.
+
+    Args:
+        radius: ``phi``; every model during training lies within ``||W||_F <= phi``.
+        feature_norm: ``zeta_i^2 = alpha_i^2 = ||X_i||_F^2``, (N,).
+        residual: ``kappa_i^2``, the largest ``||X_i W - Y_i||_F^2`` within the radius, (N,).
+        smoothness: ``L = lambda_max(X^T X)``.
+        strong_convexity: ``mu = lambda_min(X^T X)``.
+        optimum_norm: ``||W*||_F``.
+    """
+
+    radius: float
+    feature_norm: FloatArray
+    residual: FloatArray
+    smoothness: float
+    strong_convexity: float
+    optimum_norm: float
+
+    @property
+    def printed_strong_convexity(self) -> float:
+        """``alpha = sum_i alpha_i^2 = ||X||_F^2``, which the paper takes for the strong convexity of the loss: at least ``L``."""
+        return float(np.sum(self.feature_norm))
+
+
+def measure_constants(
+    parts: tuple[Rows, ...], radius: float, *, gram: Gram | None = None, method: Method = "exact"
+) -> Constants:
+    """Measure the constants of Assumption 1.
+
+    Args:
+        parts: the samples of each device.
+        radius: ``phi``.
+        gram: second moments of all data, if already computed.
+        method: ``exact`` decomposes the Hessian of every device, about ``25 d^3`` operations each. ``cheap`` reads the
+            data once: ``kappa_i <= ||X_i||_F phi + ||Y_i||_F`` and ``mu >= 0``, which still give valid bounds.
+
+    Example:
+        >>> parts = (Rows(np.diag([1.0, 2.0]), np.zeros((2, 1))),)
+        >>> exact, cheap = (measure_constants(parts, 3.0, method=method) for method in ("exact", "cheap"))
+        >>> exact.residual.round(6), exact.smoothness, exact.strong_convexity
+        (array([36.]), 4.0, 1.0)
+        >>> cheap.residual.round(6), round(cheap.smoothness, 6), cheap.strong_convexity
+        (array([45.]), 4.0, 0.0)
+    """
+    require_positive("radius", radius)
+    require_moderate("radius", radius)
+    gram = gram or compute_gram(parts)
+    feature_norm = np.array([_square(part.features) for part in parts])
+    if method == "cheap":
+        label_norm = np.array([_square(part.labels) for part in parts])
+        residual = (np.sqrt(feature_norm) * radius + np.sqrt(label_norm)) ** 2
+        smoothness, strong_convexity = gram.smoothness, 0.0
+    else:
+        residual = np.array([largest_residual(compute_gram([part]), radius) for part in parts])
+        eigenvalues = scipy.linalg.eigvalsh(gram.features)
+        smoothness, strong_convexity = float(eigenvalues[-1]), max(float(eigenvalues[0]), 0.0)
+    return Constants(radius, feature_norm, residual, smoothness, strong_convexity, float(np.linalg.norm(gram.optimum)))
+
+
+def largest_residual(gram: Gram, radius: float) -> float:
+    """Return ``kappa^2 = max ||X W - Y||_F^2`` over ``||W||_F <= phi``.
+
+    The maximum of a convex quadratic over a ball has no duality gap, so it is the minimum over ``nu > lambda_max`` of
+    ``nu phi^2 + sum_k g_k / (nu - lambda_k) + ||Y||^2``, where ``lambda_k`` are the eigenvalues of ``X^T X`` and ``g_k`` the
+    squared norms of the rows of ``X^T Y`` in their basis. Every ``nu`` gives an upper bound, so rounding errs on the
+    safe side.
+    """
+    eigenvalues, vectors = scipy.linalg.eigh(gram.features)
+    weights = np.sum((vectors.T @ gram.cross) ** 2, axis=1)
+    top, label_norm = float(eigenvalues[-1]), float(np.trace(gram.labels))
+    furthest = np.sqrt(weights.sum()) / radius
+    if furthest <= 0:
+        return max(top, 0.0) * radius**2 + label_norm
+
+    def dual(log_excess: float) -> float:
+        excess = np.exp(log_excess)
+        return float((top + excess) * radius**2 + np.sum(weights / (excess + (top - eigenvalues))))
+
+    # At the minimum nu - lambda_max is at most ||X^T Y|| / phi; the search covers fourteen orders of magnitude below it.
+    found = minimize_scalar(dual, bounds=(np.log(furthest) - 32, np.log(furthest) + 1e-9), method="bounded")
+    return min(float(found.fun), dual(float(np.log(furthest)))) + label_norm
+
+
+def _square(values: FloatArray) -> float:
+    return float(np.sum(np.square(values, dtype=np.float64)))
+
+
+def projection_moment(samples: int, coded_samples: int) -> float:
+    """Return ``E ||G^T G / c - I||_F^2 = (m + m^2) / c``, as printed.
+
+    Example:
+        >>> projection_moment(3, 6)
+        2.0
+    """
+    return (samples + samples**2) / coded_samples
+
+
+def noise_moment(
+    dimension: int, coded_samples: int, noise_variance: FloatArray, reading: Reading = "corrected"
+) -> float:
+    """Return ``E ||N^T N / c - sigma^2 I||_F^2 = (d + d^2) / c (sum_i sigma_i^2)^2``.
+
+    ``N = sum_i N_i`` is Gaussian with the sum of the variances, so the moment has the square of the sum; the paper
+    prints the sum of the squares, ``sum_i sigma_i^4``.
+
+    Example:
+        >>> noise_moment(1, 4, np.array([1.0, 1.0])), noise_moment(1, 4, np.array([1.0, 1.0]), "printed")
+        (2.0, 1.0)
+    """
+    variance = np.asarray(noise_variance, np.float64)
+    fourth = float(np.sum(variance**2)) if reading == "printed" else float(np.sum(variance)) ** 2
+    return (dimension + dimension**2) / coded_samples * fourth
+
+
+def cross_moment(dimension: int, samples: int, coded_samples: int, noise: float) -> float:
+    """Return ``E ||G^T N||_F^2 = d m c sigma^2``; the paper's proof has ``dmn`` with an ``n`` that it does not define.
+
+    Example:
+        >>> cross_moment(2, 3, 5, 0.5)
+        15.0
+    """
+    return dimension * samples * coded_samples * noise
+
+
+def sampling_moment(samples: int, batch: int) -> float:
+    """Return ``E ||l / b S - I||_F^2 = l (l - b) / b``, as printed, for devices and (with ``c`` and ``b_s``) the server.
+
+    Example:
+        >>> sampling_moment(6, 2)
+        12.0
+    """
+    return samples * (samples - batch) / batch
 
 
 def device_bound(round: RoundLaw, constants: Constants, reading: Reading = "corrected") -> dict[str, float]:

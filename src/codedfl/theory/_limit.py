@@ -17,7 +17,7 @@ from codedfl._validation import require_positive
 from codedfl.coding import CodedData, Gram, Rows, compute_gram
 from codedfl.errors import InputError
 from codedfl.theory._round import RoundLaw, require_moderate
-from codedfl.theory._variance import best_weight, variance_of_one_step
+from codedfl.theory._update import best_weight, variance_of_one_step
 from codedfl.typing import FloatArray
 
 SINGULAR = 1e-12
@@ -162,7 +162,7 @@ def limit_error(round: RoundLaw, step_size: float) -> LimitError:
     """Predict the final gap of SCFL from the law of the coded data, before any is drawn.
 
     To first order in the error of the coded Hessian the limit point is off by ``-(1 - w) H^-1 e``, where ``e`` is the error of
-    the coded gradient at ``W*``. With ``A``, ``B`` and ``C`` as in :func:`~codedfl.theory._variance.round_variance`, at ``W*``,
+    the coded gradient at ``W*``. With ``A``, ``B`` and ``C`` as in `round_variance`, at ``W*``,
 
     ``F = 1/2 E tr(e^T H^-1 e) = (tr(H^-1 A) tr C + tr(B^T H^-1 B)) / (2 c)``.
 

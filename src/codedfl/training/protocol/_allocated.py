@@ -13,7 +13,7 @@ from codedfl._validation import require_at_least
 from codedfl.coding import Rows
 from codedfl.data import Federation
 from codedfl.errors import InputError
-from codedfl.fleet import Arrivals, Attendance, FixedBatchArrivals, allocate, asking, optimal_loads
+from codedfl.fleet import Arrivals, Attendance, FixedBatchArrivals, allocate, in_cohorts, optimal_loads
 from codedfl.setting import Setting
 from codedfl.streams import Streams
 from codedfl.training.engine._steps import Start, Steps
@@ -109,7 +109,7 @@ class _MiniBatchArrivals:
 
     def attend(self, round: int) -> Attendance:
         everyone = self.per_batch[mini_batch_of(round, len(self.per_batch), self.streams)]
-        return asking(everyone, self.cohort).attend(round)
+        return in_cohorts(everyone, self.cohort).attend(round)
 
 
 @dataclass(frozen=True)

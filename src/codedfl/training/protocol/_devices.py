@@ -19,8 +19,8 @@ from codedfl.fleet import (
     Attendance,
     FixedBatchArrivals,
     MeasuredTiming,
-    asking,
     fastest_deadline,
+    in_cohorts,
 )
 from codedfl.losses import SQUARE, Loss
 from codedfl.setting import Setting
@@ -192,8 +192,8 @@ class LocalSGD(DeviceWork):
         elif isinstance(timing, MeasuredTiming):  # there is no channel to adapt to
             sizes = timing.fleet.usual_batch(samples)
         else:
-            return asking(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)
-        return asking(FixedBatchArrivals(timing, sizes, setting.streams), setting.cohort)
+            return in_cohorts(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)
+        return in_cohorts(FixedBatchArrivals(timing, sizes, setting.streams), setting.cohort)
 
 
 @dataclass(frozen=True)

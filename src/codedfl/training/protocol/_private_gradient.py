@@ -12,7 +12,7 @@ import numpy as np
 
 from codedfl.coding import Geometry
 from codedfl.errors import InputError
-from codedfl.fleet import Arrivals, FixedBatchArrivals, asking, patient_deadline
+from codedfl.fleet import Arrivals, FixedBatchArrivals, in_cohorts, patient_deadline
 from codedfl.privacy import PrivacyTarget, least_arrivals
 from codedfl.setting import Setting
 from codedfl.training.engine._private_sum import PrivateSum
@@ -54,7 +54,7 @@ class PrivateGradient(DeviceWork):
             sizes = np.where(samples > 0, np.maximum(np.rint(self.sampling_rate * samples), 1), 0).astype(np.int64)
             timing = setting.timing(1)
             timing = replace(timing, deadline_s=patient_deadline(timing, sizes))
-            arrivals = asking(FixedBatchArrivals(timing, sizes, setting.streams), setting.cohort)
+            arrivals = in_cohorts(FixedBatchArrivals(timing, sizes, setting.streams), setting.cohort)
         return PrivatePlan(
             setting.federation,
             setting.streams,

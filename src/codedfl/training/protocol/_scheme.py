@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, cast
 
 import numpy as np
 
-from codedfl._short_repr import ShortRepr
 from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.fleet import Arrivals
@@ -19,7 +18,7 @@ from codedfl.training.protocol._aggregation import Aggregation, Payload, Round
 from codedfl.training.protocol._devices import DevicePlan, DeviceWork
 from codedfl.training.protocol._local import Local
 from codedfl.training.protocol._server import ServerPlan, ServerWork, full_steps_of
-from codedfl.typing import BoolArray, FloatArray
+from codedfl.typing import BoolArray, FloatArray, ShortRepr
 from codedfl.uploads import HeldT, Upload, UploadCost
 
 Shape = tuple[int, ...]

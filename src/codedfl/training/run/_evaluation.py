@@ -9,13 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_at_least
 from codedfl.coding import Gram
 from codedfl.data import Task
 from codedfl.losses import SQUARE, Loss
 from codedfl.setting import Setting
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 
 BLOCK_ROWS = 4096
 

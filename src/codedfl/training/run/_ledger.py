@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from codedfl._short_repr import ShortRepr
 from codedfl.fleet import Attendance
 from codedfl.training.protocol._scheme import PreparedScheme
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 from codedfl.uploads import UploadCost
 
 

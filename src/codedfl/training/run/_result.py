@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from codedfl._short_repr import ShortRepr
 from codedfl.training.protocol._scheme import PreparedScheme, Scheme, State
 from codedfl.training.run._learning_rate import LearningRate
 from codedfl.training.run._ledger import Ledger
-from codedfl.typing import FloatArray
+from codedfl.typing import FloatArray, ShortRepr
 
 Status = Literal["running", "completed", "diverged", "interrupted"]
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from codedfl.errors import InputError
-from codedfl.privacy._exact import exact_epsilon, largest_signal_to_noise, log_delta, most_coded_samples
-from codedfl.privacy._inputs import Adjacency
-from codedfl.privacy._renyi import renyi_divergence, useful_orders
+from codedfl.privacy import Adjacency, exact_epsilon, log_delta, renyi_divergence, useful_orders
+from codedfl.privacy._coded import largest_signal_to_noise, most_coded_samples
 from tests.reference.gaussian_release import Matrix, privacy_losses
 
 DIRECTIONS: tuple[Adjacency, ...] = ("remove", "add", "replace")

@@ -1,7 +1,9 @@
-"""Load allocation of CodedFedL and CFL-FB: how many samples each device and the server process.
+"""The design of a round: its deadline, and how many samples each device and the server process.
 
-A device that takes on more samples returns more if it arrives but arrives less often. Each device gets the load with
-the greatest expected return; the server's coded samples make up for the rest.
+Longer rounds have fewer stragglers and larger batches, short ones are many: `fastest_deadline` weighs the two, `patient_deadline`
+waits for nearly everybody. The load allocation of CodedFedL and CFL-FB gives each device the load with the greatest expected
+return, since a device that takes on more samples returns more if it arrives but arrives less often; the server's coded samples
+make up for the rest.
 """
 
 from __future__ import annotations
@@ -12,17 +14,110 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy import optimize
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, whole_number
-from codedfl.fleet._latency import RoundTiming
-from codedfl.fleet._measured import MeasuredTiming
-from codedfl.fleet._timing import Timing
+from codedfl.fleet._measured import MeasuredTiming, Timing
+from codedfl.fleet._radio import RoundTiming
 from codedfl.typing import BoolArray, FloatArray, IntArray
+
+ROUNDS_NEEDED = 15.0
+"""Rounds that training takes even if every gradient is exact."""
+
+CANDIDATES = 2.0 ** np.arange(-4.0, 6.1, 0.5)
+"""Deadlines to choose from, in units of the one that is set."""
+
+SLOWEST = 1000.0
+"""A device that takes longer for its rows than this many times the fastest median is given up, and counts as taking that long."""
+
+MOST_DEVICES = 512
+"""Devices that the choice looks at; of more, evenly spaced ones."""
+
+LATE = 0.02
+"""Share of the updates that may be late. Every update costs privacy, so rounds are long enough for nearly all of them."""
 
 _RELATIVE_TOLERANCE = 1e-6
 _MOST_DOUBLINGS = 40
+
+
+def epoch_seconds(timing: Timing, samples: IntArray) -> FloatArray:
+    """Return the mean time in which each device gets through as many rows as it has: ``T l_i / E[b_k^i]``, (N,)."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        seconds = timing.deadline_s * samples / timing.expected_batch(samples)
+    return np.where(samples > 0, seconds, 0.0)
+
+
+def fastest_deadline(timing: Timing, samples: IntArray) -> float:
+    """Return the deadline at which training is predicted to be fastest, among `CANDIDATES` times that of ``timing``.
+
+    The prediction is `ROUNDS_NEEDED` rounds, plus the mean time in which a device gets through its rows. Short rounds leave slow
+    devices behind, long ones are few. If arrivals are known for one deadline alone, it is that one.
+
+    Args:
+        timing: the times of a round, with the deadline that is set.
+        samples: ``l_i``, (N,).
+
+    Example:
+        A channel on which most devices need longer than the deadline:
+
+        >>> from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
+        >>> fleet = Fleet(tuple("abc"), np.full(3, 1.5e6), np.array([15.0, 17.0, 20.0]))
+        >>> slow = RoundTiming(fleet, Channel(bandwidth_hz=20e3), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
+        >>> slow.straggler_ratio(1) > 0.5, round(fastest_deadline(slow, np.full(3, 3000)), 1)
+        (True, 28.3)
+    """
+    has_rows = np.flatnonzero(samples > 0)
+    if has_rows.size == 0 or timing.fixed_deadline:
+        return timing.deadline_s
+    looked_at = has_rows[np.unique(np.linspace(0, has_rows.size - 1, MOST_DEVICES).astype(np.int64))]
+    part, rows = timing.among(looked_at), samples[looked_at]
+    deadlines = timing.deadline_s * CANDIDATES
+    epochs = np.array([epoch_seconds(replace(part, deadline_s=float(deadline)), rows) for deadline in deadlines])
+    longest = SLOWEST * float(np.min(np.median(epochs, axis=1)))
+    if not np.isfinite(longest):
+        return timing.deadline_s
+    predicted = ROUNDS_NEEDED * deadlines + np.mean(np.minimum(epochs, longest), axis=1)
+    return float(deadlines[int(np.argmin(predicted))])
+
+
+def patient_deadline(timing: Timing, batch_sizes: IntArray) -> float:
+    """Return the least deadline at which a share `LATE` of the updates or fewer are late on average.
+
+    If more than that never arrive however long a round lasts, it is the deadline beyond which nobody else arrives.
+
+    Args:
+        timing: fleet, channel and workload.
+        batch_sizes: rows that each device computes on, (N,); 0 for a device without any.
+
+    Example:
+        >>> from codedfl.fleet import Channel, Fleet, RoundTiming, Workload
+        >>> fleet = Fleet(("a", "b"), np.array([1.2e6, 1.5e6]), np.array([15.0, 25.0]))
+        >>> timing = RoundTiming(fleet, Channel(), Workload.for_linear_model(2000, 10, 1), deadline_s=10.0)
+        >>> round(patient_deadline(timing, np.array([3000, 3000])), 1)
+        121.9
+    """
+    taking_part = batch_sizes > 0
+    if not taking_part.any():
+        return timing.deadline_s
+
+    def excess(log_deadline: float) -> float:
+        patient = replace(timing, deadline_s=math.exp(log_deadline))
+        return float(np.mean(1 - patient.arrival_probability(batch_sizes)[taking_part])) - LATE
+
+    longest_s = timing.longest_s(batch_sizes)
+    if math.isfinite(longest_s) and excess(math.log(longest_s)) > 0:
+        return longest_s
+    low = high = math.log(timing.shortest_s(batch_sizes))
+    while excess(high) > 0:
+        high += 1.0
+    if high == low:
+        return math.exp(high)
+    enough = float(optimize.brentq(excess, low, high, xtol=1e-9)) + 1e-9
+    while excess(enough) > 0:  # recorded answers come in steps
+        enough += 1e-9
+    return math.exp(enough)
 
 
 def expected_return(timing: Timing, loads: npt.ArrayLike) -> FloatArray:
@@ -132,11 +227,11 @@ def allocate(
             "gradient step per round."
         )
 
-    def at(deadline_s: float) -> Allocation:
+    def with_deadline(deadline_s: float) -> Allocation:
         return _at_deadline(replace(timing, deadline_s=deadline_s), most, server_mac_rate, coded)
 
     if deadline == "fixed":
-        return at(timing.deadline_s)
+        return with_deadline(timing.deadline_s)
     if deadline != "free":
         raise InputError(f"deadline = {shown(deadline)} must be 'fixed' or 'free'.")
 
@@ -152,12 +247,12 @@ def allocate(
             "devices alone never return all of their samples, so give both, or use deadline = 'fixed'."
         )
     low, high = 0.0, timing.deadline_s
-    best = at(high)
+    best = with_deadline(high)
     for _ in range(_MOST_DOUBLINGS):
         if best.expected_return >= target:
             break
         low, high = high, 2 * high
-        best = at(high)
+        best = with_deadline(high)
     else:
         raise InputError(
             f"deadline = 'free' is not possible with coded_samples = {coded}: a round of {high:.3g} s still returns only "
@@ -165,7 +260,7 @@ def allocate(
         )
     while high - low > _RELATIVE_TOLERANCE * high:
         middle = (low + high) / 2
-        trial = at(middle)
+        trial = with_deadline(middle)
         if trial.expected_return >= target:
             high, best = middle, trial
         else:

@@ -1,4 +1,8 @@
-"""Monte Carlo verification of the theory: value, error bar, formula as printed, formula corrected."""
+"""Monte Carlo: SCFL rounds drawn from the definitions, many at a time, and every formula of the theory held against them.
+
+The draws use neither the training engine nor the closed forms. Batches have fixed size, ``1 / inverse_batch`` rounded. A check
+has a value, its error bar, the formula as printed and the formula corrected.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,143 @@ import numpy as np
 
 from codedfl._validation import require_at_least
 from codedfl.coding import Rows
-from codedfl.theory._bounds import device_bound, gap_bound, server_bound
-from codedfl.theory._constants import measure_constants
-from codedfl.theory._drift import accumulated_descent, device_drift, server_drift
-from codedfl.theory._moments import cross_moment, noise_moment, projection_moment, sampling_moment
+from codedfl.theory._bounds import (
+    cross_moment,
+    device_bound,
+    gap_bound,
+    measure_constants,
+    noise_moment,
+    projection_moment,
+    sampling_moment,
+    server_bound,
+)
 from codedfl.theory._round import RoundLaw
-from codedfl.theory._simulation import simulate_round, simulate_runs
-from codedfl.theory._variance import round_variance
+from codedfl.theory._update import accumulated_descent, device_drift, round_variance, server_drift
 from codedfl.typing import FloatArray
+
+DRAWS_AT_ONCE = 500
 
 SIGMAS = 4.0
 """Tolerance in standard errors: a correct formula exceeds it in one check out of 16,000."""
+
+
+def simulate_round(
+    round: RoundLaw, model: FloatArray, step_size: float, draws: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Draw ``G``, ``N``, all batches and all arrivals afresh, and compute both parts of the update from them.
+
+    Args:
+        round: data and probabilities.
+        model: ``W_k``.
+        step_size: ``eta_k``, which matters from the second local step on.
+        draws: number of rounds to draw.
+        rng: the source of randomness.
+
+    Returns:
+        The contribution of each device, ``1_i g_i / p_i``, (draws, N, d, o), and the server's part ``g_s``, (draws, d,
+        o).
+    """
+    device, server = [], []
+    for start in range(0, draws, DRAWS_AT_ONCE):
+        count = min(DRAWS_AT_ONCE, draws - start)
+        models = np.broadcast_to(np.asarray(model, np.float64), (count, round.dimension, round.outputs))
+        parts = [_device(round, i, models, step_size, rng)[0] for i in range(round.devices)]
+        device.append(np.stack(parts, axis=1))
+        server.append(_server(round, _draw_code(round, count, rng), models, step_size, rng)[0])
+    return np.concatenate(device), np.concatenate(server)
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRuns:
+    """Independent runs of SCFL, each with its own coded data.
+
+    Args:
+        gaps: ``f - f*`` of the step-weighted average after 1, ..., K rounds, (runs, K).
+        largest_norm: the largest ``||W||_F`` of any model in any run, local ones included.
+    """
+
+    gaps: FloatArray
+    largest_norm: float
+
+
+def simulate_runs(round: RoundLaw, step_sizes: FloatArray, runs: int, rng: np.random.Generator) -> SimulatedRuns:
+    """Train with SCFL from ``W_0 = 0``, with ``G`` and ``N`` drawn once per run and everything else in every round.
+
+    Args:
+        round: data and probabilities.
+        step_sizes: ``eta_k`` of each round, (K,).
+        runs: number of independent runs.
+        rng: the source of randomness.
+    """
+    models = np.zeros((runs, round.dimension, round.outputs))
+    code = _draw_code(round, runs, rng)
+    summed, largest, gaps = np.zeros_like(models), 0.0, []
+    for k, step_size in enumerate(step_sizes):
+        summed += step_size * models
+        difference = summed / np.sum(step_sizes[: k + 1]) - round.gram.optimum
+        gaps.append(0.5 * np.sum(difference * (round.gram.features @ difference), axis=(1, 2)))
+        update, norm = _server(round, code, models, step_size, rng)
+        update, largest = (1 - round.device_weight) * update, max(largest, norm)
+        for i in range(round.devices):
+            sent, norm = _device(round, i, models, step_size, rng)
+            update, largest = update + round.weights[i] * sent, max(largest, norm)
+        models = models - step_size * update
+    return SimulatedRuns(np.stack(gaps, axis=1), max(largest, _largest_norm(models)))
+
+
+def _draw_code(round: RoundLaw, draws: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Draw ``X~ = G X + N`` and ``Y~ = G Y``, (draws, c, d) and (draws, c, o)."""
+    c = round.coded_samples
+    X, Y = np.zeros((draws, c, round.dimension)), np.zeros((draws, c, round.outputs))
+    for i in np.flatnonzero(round.covered):
+        G = rng.standard_normal((draws, c, round.samples[i]))
+        X += G @ round.parts[i].features + np.sqrt(round.noise_variance[i]) * rng.standard_normal(X.shape)
+        Y += G @ round.parts[i].labels + np.sqrt(round.label_noise[i]) * rng.standard_normal(Y.shape)
+    return X, Y
+
+
+def _device(
+    round: RoundLaw, device: int, models: FloatArray, step_size: float, rng: np.random.Generator
+) -> tuple[FloatArray, float]:
+    part, p, draws = round.parts[device], round.arrival_probability[device], len(models)
+    batch = max(1, int(np.rint(1 / round.inverse_batch[device])))
+    X, Y = (np.broadcast_to(rows.astype(np.float64), (draws, *rows.shape)) for rows in (part.features, part.labels))
+    sent, norm = _steps(X, Y, models, batch, len(part) / batch, 0.0, round.local_steps, step_size, rng)
+    return np.asarray(sent * (rng.random(draws) < p)[:, None, None] / p), norm
+
+
+def _server(
+    round: RoundLaw, code: tuple[FloatArray, FloatArray], models: FloatArray, step_size: float, rng: np.random.Generator
+) -> tuple[FloatArray, float]:
+    b = round.server_batch
+    return _steps(*code, models, b, 1 / b, round.total_noise, round.local_steps, step_size, rng)
+
+
+def _steps(
+    X: FloatArray,
+    Y: FloatArray,
+    models: FloatArray,
+    batch: int,
+    scale: float,
+    make_up: float,
+    steps: int,
+    step_size: float,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, float]:
+    """Take ``tau`` stochastic gradient steps from every model; return the sums of the gradients and the largest norm."""
+    draws, rows = X.shape[:2]
+    total, largest, W = np.zeros(models.shape), 0.0, models
+    for _ in range(steps):
+        largest = max(largest, _largest_norm(W))
+        chosen = rng.random((draws, rows, 1)) < batch / rows
+        gradient = scale * X.transpose(0, 2, 1) @ (chosen * (X @ W - Y)) - make_up * W
+        total += gradient
+        W = W - step_size * gradient
+    return total, largest
+
+
+def _largest_norm(models: FloatArray) -> float:
+    return float(np.sqrt(np.sum(models**2, axis=(1, 2)).max()))
 
 
 @dataclass(frozen=True)
@@ -84,7 +214,7 @@ def example_round(**changes: object) -> RoundLaw:
     """Return a small round with unequal devices, probabilities, noise and batches.
 
     Args:
-        **changes: fields of :class:`~codedfl.theory._round.RoundLaw` to replace.
+        **changes: fields of `RoundLaw` to replace.
     """
     rng = np.random.Generator(np.random.Philox(1))
     parts = tuple(Rows(rng.standard_normal((rows, 3)), rng.standard_normal((rows, 2))) for rows in (4, 7, 3))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codedfl.incentive._followers import capped_response, free_intensity, free_response, reward_at_intensity
+from codedfl.incentive._game import capped_response, free_intensity, free_response, reward_at_intensity
 from tests.reference.best_responses import answer_until_nobody_moves
 
 Vector = npt.NDArray[np.float64]
