@@ -24,7 +24,7 @@ from codedfl.experiment._pace import Pace
 from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
 from codedfl.files import write_atomically
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import Covers, EmpiricalBound, GaussianMechanism, audit_scores, model_scores
+from codedfl.privacy import Covers, EmpiricalBound, audit_scores, model_scores
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.training import (
@@ -236,7 +236,7 @@ def _gaussian(result: RunResult, covers: Covers) -> bool:
         for release in sent
         if covers == "everything" or release.upload
     ]
-    return all(isinstance(mechanism, GaussianMechanism) and mechanism.sampling_rate == 1 for mechanism in counted)
+    return all(mechanism is not None and mechanism.is_gaussian for mechanism in counted)
 
 
 class _Watched:

@@ -107,7 +107,7 @@ def add_updates(
     if target is None or not target.sums_only:
         for signal, seen in zip(signals, released, strict=True):
             _add_outer(evidence, *signal, seen)
-    elif len(released) >= max(getattr(prepared.device, "shares", 1), 1):
+    elif len(released) >= max(prepared.device.shares, 1):
         canaries, features, residuals = (np.concatenate(parts) for parts in zip(*signals, strict=True))
         _add_outer(evidence, canaries, features, residuals, np.sum(released, axis=0))
 

@@ -43,6 +43,11 @@ class GaussianMechanism:
         require_count("count", self.count)
         require_sampling_rate("sampling_rate", self.sampling_rate)
 
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether it is Gaussian differential privacy: full batches."""
+        return self.sampling_rate == 1
+
 
 @dataclass(frozen=True)
 class CodedMechanism:
@@ -67,6 +72,11 @@ class CodedMechanism:
     def __post_init__(self) -> None:
         require_count("coded_samples", self.coded_samples)
         require_signal_to_noise(self.signal_to_noise)
+
+    @property
+    def is_gaussian(self) -> bool:
+        """False: the law of its rows has another covariance, not another mean."""
+        return False
 
 
 Mechanism = GaussianMechanism | CodedMechanism

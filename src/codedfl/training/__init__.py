@@ -29,7 +29,7 @@ from codedfl.training.protocol._local import Local
 from codedfl.training.protocol._one_shot import OneShot
 from codedfl.training.protocol._private_gradient import PrivateGradient, PrivatePlan
 from codedfl.training.protocol._scheme import Forecastable, PreparedScheme, Scheme, SchemeState, Shape, State
-from codedfl.training.protocol._server import CodedSGD, ParityGradient, ServerPlan, ServerWork, full_steps_of
+from codedfl.training.protocol._server import CodedSGD, ParityGradient, ServerPlan, ServerRound, ServerWork
 from codedfl.training.run._callbacks import Callback, ReportProgress, StopOnDivergence, StopOnInterrupt, StopTraining
 from codedfl.training.run._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from codedfl.training.run._evaluation import Evaluator, Reference
@@ -85,6 +85,7 @@ __all__ = [
     "SchemeState",
     "Search",
     "ServerPlan",
+    "ServerRound",
     "ServerWork",
     "Shape",
     "Start",
@@ -107,7 +108,6 @@ __all__ = [
     "choose_step_sizes",
     "clipped_sum",
     "curves_to_csv",
-    "full_steps_of",
     "load_checkpoint",
     "payloads_of",
     "record_arrays",

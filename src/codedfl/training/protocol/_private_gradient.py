@@ -41,7 +41,12 @@ class PrivateGradient(DeviceWork):
 
     def describe(self) -> str:
         """Return the size of the batches."""
-        return f"{'full' if self.sampling_rate == 1 else 'mini'}-batch gradient, clipped + noise"
+        return f"{'full' if self.full_batch else 'mini'}-batch gradient, clipped + noise"
+
+    @property
+    def full_batch(self) -> bool:
+        """Whether rows are not sampled."""
+        return self.sampling_rate == 1
 
     def describe_steps(self) -> str:
         """Return 1."""
