@@ -26,7 +26,14 @@ Example:
 from codedfl.fleet._allocation import Allocation, allocate, expected_return, optimal_loads
 from codedfl.fleet._answer_files import is_recording
 from codedfl.fleet._answers import Answers, ArrivalChances, ResponseTimes
-from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals, asking
+from codedfl.fleet._arrivals import (
+    AdaptiveBatchArrivals,
+    Arrivals,
+    CohortArrivals,
+    FixedBatchArrivals,
+    asking,
+    inverse_batch_of,
+)
 from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._channel import Channel
 from codedfl.fleet._deadline import (
@@ -78,6 +85,7 @@ __all__ = [
     "expected_batch",
     "expected_return",
     "fastest_deadline",
+    "inverse_batch_of",
     "is_recording",
     "optimal_loads",
     "patient_deadline",

@@ -17,7 +17,6 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, whole_number
 from codedfl.fleet._latency import RoundTiming
-from codedfl.fleet._measured import MeasuredTiming
 from codedfl.fleet._timing import Timing
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
@@ -48,7 +47,7 @@ def optimal_loads(timing: Timing, samples: npt.ArrayLike) -> IntArray:
         array([289, 231])
     """
     most = count_vector("samples", samples, timing.fleet.devices)
-    if isinstance(timing, MeasuredTiming):
+    if not timing.radio:
         usual = timing.fleet.usual_batch(most)
         return np.where(timing.arrival_probability(usual) > 0, usual, 0)
     low, high = np.zeros_like(most), most + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy import special
@@ -34,6 +34,17 @@ class Answers(Protocol):
         """The mean time until each device answers, (N,); None if only its chance to make the deadline is known."""
 
     @property
+    def rounds(self) -> int | None:
+        """How many rounds were recorded; None if answers are drawn."""
+
+    @property
+    def fixed_deadline(self) -> bool:
+        """Whether they are known for one deadline alone."""
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return what is known about the seconds of every device, by the name of its column in a file, (N,) each."""
+
+    @property
     def shortest_s(self) -> float:
         """A deadline that hardly anybody makes."""
 
@@ -53,6 +64,8 @@ class Answers(Protocol):
 
 class _Drawn:
     """Answers drawn independently: one uniform number per device and round, so that a longer deadline only adds devices."""
+
+    rounds: ClassVar[None] = None
 
     def probability(self, deadline_s: float, work: FloatArray) -> FloatArray:
         raise NotImplementedError
@@ -78,6 +91,8 @@ class ArrivalChances(_Drawn, ShortRepr):
 
     chance: FloatArray
 
+    fixed_deadline: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         chance = float_vector("fleet.arrival_probability", self.chance)
         if not ((chance >= 0) & (chance <= 1)).all():
@@ -102,6 +117,10 @@ class ArrivalChances(_Drawn, ShortRepr):
     def longest_s(self) -> float:
         """Infinity: not known."""
         return math.inf
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return nothing: a chance says nothing about seconds."""
+        return {}
 
     def among(self, devices: IntArray) -> ArrivalChances:
         """Return the chances of the devices with these indices."""
@@ -132,6 +151,8 @@ class ResponseTimes(_Drawn, ShortRepr):
 
     mean_s: FloatArray
     p95_s: FloatArray
+
+    fixed_deadline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("mean_s", "p95_s"):
@@ -166,6 +187,10 @@ class ResponseTimes(_Drawn, ShortRepr):
     def _deviation(self) -> FloatArray:
         """σ_i, the standard deviation of the logarithm."""
         return Z95 - np.sqrt(np.maximum(Z95**2 - 2.0 * np.log(self.p95_s / self.mean_s), 0.0))
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return both numbers."""
+        return {"mean_s": self.mean_s, "p95_s": self.p95_s}
 
     def among(self, devices: IntArray) -> ResponseTimes:
         """Return the times of the devices with these indices."""

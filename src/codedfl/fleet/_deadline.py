@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 from scipy import optimize
 
-from codedfl.fleet._measured import MeasuredTiming
 from codedfl.fleet._timing import Timing
 from codedfl.typing import FloatArray, IntArray
 
@@ -44,7 +43,7 @@ def expected_batch(timing: Timing, samples: IntArray) -> FloatArray:
         >>> expected_batch(timing, np.array([3000, 3000])).round()
         array([185., 309.])
     """
-    if isinstance(timing, MeasuredTiming):
+    if not timing.radio:
         return timing.expected_batch(samples)
     share = np.linspace(0.0, 1.0, QUADRATURE_POINTS)
     # Beyond the rows that fit without any upload the probability is zero, so points there would be wasted.

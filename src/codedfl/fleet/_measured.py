@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,10 @@ import numpy.typing as npt
 from codedfl._short_repr import ShortRepr
 from codedfl._validation import require_positive
 from codedfl.errors import InputError
-from codedfl.fleet._answers import Answers, ArrivalChances, ResponseTimes
+from codedfl.fleet._answers import Answers
 from codedfl.fleet._attendance import Attendance
 from codedfl.fleet._inputs import count_vector, counts, float_vector
 from codedfl.fleet._profiles import checked_names
-from codedfl.fleet._recorded import RecordedAnswers
 from codedfl.fleet._workload import ServerTiming, Workload
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray, IntArray
@@ -34,6 +34,7 @@ class MeasuredFleet(ShortRepr):
         uplink_bps: bits per second from a device to the server, (N,); None if not known.
 
     Example:
+        >>> from codedfl.fleet import ArrivalChances
         >>> fleet = MeasuredFleet(("clinic", "ward"), ArrivalChances(np.array([0.9, 0.5])))
         >>> fleet.usual_batch(np.array([300, 120]))
         array([300, 120])
@@ -44,6 +45,9 @@ class MeasuredFleet(ShortRepr):
     batch_size: IntArray | None = None
     mac_rate: FloatArray | None = None
     uplink_bps: FloatArray | None = None
+
+    radio: ClassVar[Literal[False]] = False
+    """Whether its answers follow from the radio model, and devices can adapt to the channel."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", checked_names(self.names))
@@ -88,16 +92,13 @@ class MeasuredFleet(ShortRepr):
             "mac_rate": self.mac_rate,
             "uplink_bps": self.uplink_bps,
         }
-        if self.answers.mean_s is not None:
-            known["mean_s"] = self.answers.mean_s
-        if isinstance(self.answers, ResponseTimes):
-            known["p95_s"] = self.answers.p95_s
+        known |= self.answers.columns()
         return {name: np.asarray(values, np.float64) for name, values in known.items() if values is not None}
 
     @property
     def recorded_rounds(self) -> int | None:
         """How many rounds were recorded; None if the answers are drawn."""
-        return self.answers.rounds if isinstance(self.answers, RecordedAnswers) else None
+        return self.answers.rounds
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +114,7 @@ class MeasuredTiming(ShortRepr, ServerTiming):
         deadline_s: T.
 
     Example:
+        >>> from codedfl.fleet import ResponseTimes
         >>> fleet = MeasuredFleet(("a", "b"), ResponseTimes(np.array([20.0, 40.0]), np.array([45.0, 60.0])))
         >>> timing = MeasuredTiming(fleet, Workload.for_linear_model(50, 2, 5), deadline_s=45.0)
         >>> timing.arrival_probability(1).round(3)
@@ -122,6 +124,9 @@ class MeasuredTiming(ShortRepr, ServerTiming):
     fleet: MeasuredFleet
     workload: Workload
     deadline_s: float
+
+    radio: ClassVar[Literal[False]] = False
+    """Whether times follow from the radio model."""
 
     def __post_init__(self) -> None:
         require_positive("deadline_s", self.deadline_s)
@@ -201,7 +206,7 @@ class MeasuredTiming(ShortRepr, ServerTiming):
     @property
     def fixed_deadline(self) -> bool:
         """Whether arrivals are known for this deadline alone."""
-        return isinstance(self.fleet.answers, ArrivalChances)
+        return self.fleet.answers.fixed_deadline
 
     def _work(self, batch: IntArray) -> FloatArray:
         """Return the work of a batch in units of the measured one, 1 or more."""

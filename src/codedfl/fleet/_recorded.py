@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ class RecordedAnswers(ShortRepr):
     """
 
     seconds: FloatArray
+
+    fixed_deadline: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         seconds = np.array(self.seconds, dtype=np.float64)
@@ -75,6 +78,10 @@ class RecordedAnswers(ShortRepr):
     def longest_s(self) -> float:
         """The slowest answer on record, at least a millisecond."""
         return float(np.max(self._answers, initial=MILLISECOND))
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return the means."""
+        return {"mean_s": self.mean_s}
 
     def among(self, devices: IntArray) -> RecordedAnswers:
         """Return the recorded answers of the devices with these indices."""

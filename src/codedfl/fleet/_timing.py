@@ -22,6 +22,6 @@ def round_timing(fleet: AnyFleet, channel: Channel, workload: Workload, deadline
         >>> round_timing(fleet, Channel(), Workload.for_linear_model(50, 2, 5), 10.0).straggler_ratio(1)
         0.35
     """
-    if isinstance(fleet, MeasuredFleet):
-        return MeasuredTiming(fleet, workload, deadline_s)
-    return RoundTiming(fleet, channel, workload, deadline_s)
+    if fleet.radio:
+        return RoundTiming(fleet, channel, workload, deadline_s)
+    return MeasuredTiming(fleet, workload, deadline_s)

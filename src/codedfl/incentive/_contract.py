@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,6 +41,9 @@ class Contract(ShortRepr):
     mi_dp_bits: FloatArray
     noise_variance: FloatArray
     reward: FloatArray
+
+    participants: ClassVar[None] = None
+    """Which devices take part; None for all of them, as every device picks an item."""
 
     @property
     def sensitivity(self) -> FloatArray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.fleet import Arrivals
+from codedfl.fleet import Arrivals, inverse_batch_of
 from codedfl.setting import Setting
 from codedfl.training import DevicePlan, Scheme
 from codedfl.typing import FloatArray
@@ -50,7 +50,7 @@ class Attended:
                 inverse[device] += 1.0 / min(batch, samples[device])
                 count[device] += 1
         pooled = inverse.sum() / max(count.sum(), 1.0)
-        known = getattr(getattr(arrivals, "everyone", arrivals), "inverse_batch", None)
+        known = inverse_batch_of(arrivals)
         mean = np.where(count > 0, inverse / np.maximum(count, 1), pooled) if known is None else np.nan_to_num(known)
         return cls(probability, asked, mean, float(total.sum() / max(count.sum(), 1.0)))
 

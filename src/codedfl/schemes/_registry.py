@@ -53,6 +53,12 @@ DEFAULT_SCHEMES = ("fedavg", "codedfedl", "dp-cfl", "scfl", "momentum", "fed3r",
 PRIVATE_SCHEMES = ("dp-gd", "ihm", "ssp", "scfl-private", "one-shot", "dp-cfl")
 """The schemes that a comparison runs by default if it is to keep an epsilon."""
 
+FULLY_PRIVATE = ("dp-gd", "ssp", "one-shot")
+"""Schemes that such a comparison should not be without, as epsilon covers everything; the most accurate first."""
+
+YARDSTICK = "fedavg"
+"""The scheme that everybody knows, which a verdict holds the others against."""
+
 
 def scheme_names() -> tuple[str, ...]:
     """Return the names of all schemes: those of `SCHEMES`, and those of plug-ins."""

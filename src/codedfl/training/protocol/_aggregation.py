@@ -62,6 +62,11 @@ def payloads_of(updates: Iterable[DeviceUpdate]) -> Iterator[tuple[int, Payload]
 class Aggregation(ABC):
     """A rule that combines updates into one global update."""
 
+    @property
+    def device_weight(self) -> float | None:
+        """``w`` of a rule that weights updates by ``w / p_i`` and the server's by ``1 - w``; None for another rule."""
+        return None
+
     @abstractmethod
     def combine(self, round: Round, model: FloatArray) -> FloatArray:
         """Return the global update ``g(W_k)``, of the shape and precision of ``model``."""

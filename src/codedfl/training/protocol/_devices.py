@@ -18,7 +18,6 @@ from codedfl.fleet import (
     Arrivals,
     Attendance,
     FixedBatchArrivals,
-    MeasuredTiming,
     asking,
     fastest_deadline,
 )
@@ -205,7 +204,7 @@ class LocalSGD(DeviceWork):
             timing = replace(timing, deadline_s=fastest_deadline(timing, samples))
         if self.batch != "adaptive":
             sizes = np.minimum(self.batch, samples)
-        elif isinstance(timing, MeasuredTiming):  # there is no channel to adapt to
+        elif not timing.radio:  # there is no channel to adapt to
             sizes = timing.fleet.usual_batch(samples)
         else:
             return asking(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)

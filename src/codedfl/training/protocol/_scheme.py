@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, cast
 
@@ -244,6 +244,10 @@ class Scheme(Generic[HeldT]):
         """Return the model that the scheme would return now."""
         model: FloatArray = state.average if self.final == "average" else state.model
         return model
+
+    def remarks(self, state: Any) -> Sequence[str]:  # noqa: ARG002 (for subclasses)
+        """Return what a reader of the results should know of how it went: sentences that begin after the scheme's title."""
+        return ()
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
         """Refuse a setting in which the scheme cannot run, before any data is encoded.
