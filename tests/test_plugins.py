@@ -158,6 +158,10 @@ def refuses(*arguments):
     from codedfl.errors import InputError
     raise InputError("rings.csv is missing: get it.")
 
+def colourful():
+    from dataclasses import replace
+    return replace(fedavg(), name="bad", colour="teal")
+
 def good():
     from dataclasses import replace
     return replace(fedavg(), name="good")
@@ -175,6 +179,7 @@ def good():
         ("@:fails", "failed (RuntimeError: out of luck): update or uninstall that package."),
         ("@:returns_nothing", "has arguments without a default (arguments)"),
         ("@:another_name", "returned a scheme of another name, 'fedavg'"),
+        ("@:colourful", "returned a scheme whose colour is 'teal' instead of #rrggbb"),
     ],
 )
 def test_a_broken_scheme_gives_one_sentence_and_breaks_nothing_else(

@@ -3,14 +3,13 @@
 from codedfl.plotting._audit import draw_audit
 from codedfl.plotting._canvas import new_figure, to_png
 from codedfl.plotting._contract import draw_contract
-from codedfl.plotting._curves import COLOURS, Clock, draw_curves
+from codedfl.plotting._curves import Clock, draw_curves
 from codedfl.plotting._federation import draw_federation
 from codedfl.plotting._seed_curves import SeedCurves, draw_seed_curves
 from codedfl.plotting._sweep import can_draw_sweep, draw_sweep
 from codedfl.plotting._theory import draw_theory
 
 __all__ = [
-    "COLOURS",
     "Clock",
     "SeedCurves",
     "can_draw_sweep",

@@ -12,26 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from codedfl.plotting._canvas import DARK, new_figure, to_png
+from codedfl.plotting._lines import Line, lines_of
 from codedfl.training import Evaluation, Reference, RunResult
 
 Clock = Literal["training", "everything"]
-COLOURS = {
-    "fedavg": "#E69F00",
-    "cfl-fb": "#999999",
-    "codedfedl": "#009E73",
-    "dp-cfl": "#CC79A7",
-    "scfl-fixed": "#56B4E9",
-    "scfl": "#0072B2",
-    "ccfl": "#C1121F",
-    "momentum": "#D55E00",
-    "fed3r": "#117733",
-    "one-shot": "#882255",
-    "dp-gd": "#6A3D9A",
-    "ihm": "#B15928",
-    "ssp": "#44AA99",
-    "scfl-private": "#88CCEE",
-}
-"""Colours that stay apart for colour-blind readers (Okabe and Ito, then Tol), with strong ones for SCFL and CCFL."""
 
 AXIS_TITLES = {
     "training": "simulated training time (s)",
@@ -75,7 +59,12 @@ def curves_figure(
     axes = figure.add_subplot()
     curves = [(result, _finite(result.curve)) for result in results]
     latest = max(_seconds(result.final, clock) for result in results) or results[0].prepared.setting.deadline_s
-    lines = [_draw_run(axes, result, curve, clock, latest, metric) for result, curve in curves if curve]
+    looks = lines_of(result.scheme for result in results)
+    lines = [
+        _draw_run(axes, result, curve, looks[result.scheme.name], clock, latest, metric)
+        for result, curve in curves
+        if curve
+    ]
     if reference and math.isfinite(reference.score):
         label = f"centralised {_in_words(reference.score, metric)}"
         line = axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1, label=label, zorder=2)
@@ -110,26 +99,25 @@ def _draw_run(
     axes: Axes,
     result: RunResult,
     curve: Sequence[Evaluation],
+    look: Line,
     clock: Clock,
     latest: float,
     metric: Literal["accuracy", "r2"],
 ) -> tuple[float, Line2D]:
     """Draw one learning curve, and return its end; a model that is there at once stays, dotted, until the end."""
-    name, end = result.scheme.name, curve[-1].score
-    colour = COLOURS.get(name, DARK)
+    end = curve[-1].score
     times, scores = [_seconds(point, clock) for point in curve], [point.score for point in curve]
     at_once = len(curve) == 1
     if at_once:
         times, scores = [*times, latest], scores * 2
-    strong = name in ("scfl", "ccfl")
     suffix = " (diverged)" if result.status == "diverged" else f" {_in_words(end, metric)}"
     (line,) = axes.plot(
         times,
         scores,
         ":" if at_once else "-",
-        color=colour,
-        linewidth=2.6 if strong else 1.6,
-        zorder=4 if strong else 3,
+        color=look.colour,
+        linewidth=2.6 if look.prominent else 1.6,
+        zorder=4 if look.prominent else 3,
         marker="o",
         markevery=[0 if at_once else -1],
         markersize=5,

@@ -13,7 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from codedfl.plotting._canvas import DARK, GREY, new_figure, to_png
-from codedfl.plotting._curves import AXIS_TITLES, COLOURS, Clock
+from codedfl.plotting._curves import AXIS_TITLES, Clock
+from codedfl.plotting._lines import lines_named
 from codedfl.training import Evaluation
 from codedfl.typing import FloatArray
 
@@ -59,15 +60,16 @@ def draw_seed_curves(
     ends = [[_seconds(curve[-1], clock) for curve in scheme.curves if curve] for scheme in schemes]
     latest = max((float(np.mean(each)) for each in ends if each), default=0.0) or 1.0
     drawn: list[tuple[float, float, float, Line2D]] = []
+    looks = lines_named(scheme.name for scheme in schemes)
     for scheme in schemes:
         band = _band(scheme.curves, clock, latest)
         if band is None:
             continue
         times, low, mean, high = band
-        colour = COLOURS.get(scheme.name, DARK)
-        strong = scheme.name in ("scfl", "ccfl")
-        axes.fill_between(times, low, high, color=colour, alpha=0.13, linewidth=0, zorder=1)
-        lines = axes.plot(times, mean, color=colour, linewidth=2.4 if strong else 1.6, label=scheme.title, zorder=2)
+        look = looks[scheme.name]
+        width = 2.4 if look.prominent else 1.6
+        axes.fill_between(times, low, high, color=look.colour, alpha=0.13, linewidth=0, zorder=1)
+        lines = axes.plot(times, mean, color=look.colour, linewidth=width, label=scheme.title, zorder=2)
         drawn.append((float(mean[-1]), float(mean[len(mean) // 20]), float(high.max()), lines[0]))
     handles: list[Line2D | Patch] = [line for _, _, _, line in sorted(drawn, key=lambda item: -item[0])]
     if centralised is not None and math.isfinite(centralised):

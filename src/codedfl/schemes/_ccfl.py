@@ -305,6 +305,8 @@ def ccfl(
         server=None,
         aggregation=InverseProbability(device_weight=1.0),
         final="average",
+        colour="#C1121F",
+        prominent=True,
         memory=memory,
         damping_factor=damping_factor,
         estimate_arrivals=estimate_arrivals,

@@ -168,4 +168,5 @@ def dp_gd(
         server=None,
         aggregation=Sum(),
         final="average",
+        colour="#6A3D9A",
     )

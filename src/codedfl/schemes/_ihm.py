@@ -169,4 +169,5 @@ def ihm(
         server=None,
         aggregation=Sum(),
         final="last",
+        colour="#B15928",
     )

@@ -195,6 +195,7 @@ def scfl_private(
         server=CodedSGD(make_up=True),
         aggregation=Sum(),
         final="average",
+        colour="#88CCEE",
         device_weight=device_weight,
         own_rounds=rounds,
     )

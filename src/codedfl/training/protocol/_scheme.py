@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from codedfl._short_repr import ShortRepr
 from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.fleet import Arrivals
+from codedfl.identity import NOT_IDENTITY
 from codedfl.losses import SQUARE, Loss
 from codedfl.setting import Setting
 from codedfl.training.protocol._aggregation import Aggregation, Payload, Round
@@ -87,6 +88,8 @@ class Scheme(Generic[HeldT]):
         server: the work of the server in a round; None for none.
         aggregation: the rule that combines both.
         final: the model that the scheme returns, the step-weighted ``average`` or the ``last`` iterate.
+        colour: that of its line in pictures, ``#rrggbb``; None for a dark one.
+        prominent: whether its line is thicker than others, and above them.
 
     Example:
         Server momentum needs two methods and one more field of state:
@@ -113,6 +116,8 @@ class Scheme(Generic[HeldT]):
     server: ServerWork[HeldT] | None
     aggregation: Aggregation
     final: Literal["average", "last"]
+    colour: str | None = field(default=None, kw_only=True, repr=False, compare=False, metadata=NOT_IDENTITY)
+    prominent: bool = field(default=False, kw_only=True, repr=False, compare=False, metadata=NOT_IDENTITY)
 
     has_own_update: ClassVar[bool] = False
     """Whether devices do more than local steps of the loss: follows from whether `update` is overridden."""
