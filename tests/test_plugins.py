@@ -17,7 +17,16 @@ import pytest
 from codedfl.config import Config, load_config, to_toml
 from codedfl.data import dataset_names, is_plugin_dataset, list_datasets, load_dataset
 from codedfl.errors import InputError
-from codedfl.experiment import RunFolder, SweepFolder, build_experiment, grid_points, notes_on, parse_axes, run
+from codedfl.experiment import (
+    RunFolder,
+    SweepFolder,
+    build_experiment,
+    grid_points,
+    notes_on,
+    parse_axes,
+    run,
+    run_empirical_audit,
+)
 from codedfl.fleet import MeasuredFleet
 from codedfl.planning import make_plan
 from codedfl.plotting import draw_sweep
@@ -415,6 +424,40 @@ def test_a_mistake_in_a_scheme_ends_in_one_sentence_with_package_and_method(
     assert (ended.code, ended.err.splitlines()[-1]) == (2, f"codedfl: {sentence}")
     assert "Traceback" not in ended.err
     assert not Path("refused").exists()
+
+
+@pytest.mark.usefixtures("template")
+def test_an_audit_sees_the_updates_of_a_scheme_that_sends_more_than_those() -> None:
+    audit = run_empirical_audit(small_config(schemes=["fedavg", "scaffold"], training__rounds=2), canaries=100)
+    plain, scaffold = audit.schemes
+    assert scaffold.covers == "nothing"
+    assert scaffold.everything.canaries == plain.everything.canaries == 100
+    assert scaffold.everything.epsilon > 0, "updates in the clear give canaries away"
+
+
+UNREADABLE = """
+from dataclasses import dataclass, replace
+from codedfl.schemes import fed3r
+from codedfl.uploads import ExactStatistics
+
+@dataclass(frozen=True)
+class Listed:
+    features: object
+
+@dataclass(frozen=True)
+class OwnStatistics(ExactStatistics):
+    def simulated(self, setting, coverage):
+        return Listed(super().simulated(setting, coverage))
+
+def own():
+    return replace(fed3r(), name="own", upload=OwnStatistics())
+"""
+
+
+def test_an_audit_refuses_an_upload_that_it_cannot_read(install: Callable[..., None]) -> None:
+    install(UNREADABLE, own={"codedfl.schemes": {"own": "@:own"}})
+    sentence = refusal_of(lambda: run_empirical_audit(small_config(schemes=["own"]), canaries=100))
+    assert "the audit cannot read the Listed that the server holds after the upload" in sentence
 
 
 DECLARES = """

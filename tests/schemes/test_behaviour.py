@@ -1,4 +1,4 @@
-"""Every scheme without a privacy target of its own passes the same suite; see `test_private.py` for the others."""
+"""What every scheme without a privacy target of its own does on a small problem; see `test_private.py` for the others."""
 
 from __future__ import annotations
 

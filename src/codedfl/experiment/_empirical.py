@@ -34,7 +34,6 @@ from codedfl.training import (
     Run,
     RunResult,
     Scheme,
-    payloads_of,
     train_together,
 )
 
@@ -249,6 +248,6 @@ class _Watched:
         return getattr(self.prepared.scheme, name)
 
     def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
-        updates = list(round.updates)
-        add_updates(self.evidence, self.planted, self.prepared, state.model, round, updates)
-        return self.prepared.scheme.step(state, replace(round, payloads=payloads_of(updates)))
+        round = replace(round, payloads=list(round.payloads))  # they can be read once
+        add_updates(self.evidence, self.planted, self.prepared, state.model, round, list(round.updates))
+        return self.prepared.scheme.step(state, round)

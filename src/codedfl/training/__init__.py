@@ -11,7 +11,6 @@ from codedfl.training.protocol._aggregation import (
     Payload,
     Round,
     Sum,
-    payloads_of,
 )
 from codedfl.training.protocol._allocated import AllocatedGradient
 from codedfl.training.protocol._devices import (
@@ -109,7 +108,6 @@ __all__ = [
     "clipped_sum",
     "curves_to_csv",
     "load_checkpoint",
-    "payloads_of",
     "record_arrays",
     "record_from",
     "require_no_bound",

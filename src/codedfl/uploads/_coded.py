@@ -82,16 +82,18 @@ class Coded(Upload[HeldT]):
             return ()
         if not self.noise:
             return (Release(self.message, None),)
-        agreed = target is not None and target.sums_only and self.can_be_summed
-        alike = in_sum and target is not None and not agreed  # all devices have the noise that the target asks for
+        sums_only = target is not None and target.sums_only and self.can_be_summed
+        shared = (
+            in_sum and target is not None and not sums_only
+        )  # by devices that have as much noise each as the target asks for
         noise, label_noise = (
-            float(values[code.uploading].sum() if agreed or (in_sum and not alike) else values[device])
+            float(values[code.uploading].sum() if (in_sum or sums_only) and not shared else values[device])
             for values in (code.noise_variance, code.label_noise_variance)
         )
         terms = Terms.of(setting, sum(coverage.coded_rows(code.coded_samples)))
         terms = terms if labels else replace(terms, outputs=0)
         mechanism = self.mechanism(terms, noise, label_noise, int(setting.federation.samples[device]))
-        if alike and mechanism is not None:
+        if shared and mechanism is not None:
             ratio = mechanism.signal_to_noise / int(np.count_nonzero(code.uploading))
             mechanism = replace(mechanism, signal_to_noise=ratio)
         return (Release(self.message, mechanism),)

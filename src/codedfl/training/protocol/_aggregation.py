@@ -49,16 +49,6 @@ class Round:
         return ((device, payload["update"]) for device, payload in self.payloads)
 
 
-def payloads_of(updates: Iterable[DeviceUpdate]) -> Iterator[tuple[int, Payload]]:
-    """Return updates as messages that hold nothing else.
-
-    Example:
-        >>> [sorted(payload) for _, payload in payloads_of([(3, np.zeros((2, 1)))])]
-        [['update']]
-    """
-    return ((device, {"update": update}) for device, update in updates)
-
-
 class Aggregation(ABC):
     """A rule that combines updates into one global update."""
 
