@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from codedfl.data import Federation, Task
 from codedfl.fleet import Channel, Fleet
 from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
-from codedfl.training import LearningRate, PreparedScheme, Round, Run, advance
+from codedfl.training import DeviceUpdate, LearningRate, Payload, PreparedScheme, Round, Run, advance
 from codedfl.typing import FloatArray
 
 ALWAYS_DBM = 200.0
@@ -90,6 +90,11 @@ def make_setting(
         streams=Streams(seed),
         **changes,
     )
+
+
+def payloads_of(updates: Iterable[DeviceUpdate]) -> Iterator[tuple[int, Payload]]:
+    """Updates as messages that hold nothing else."""
+    return ((device, {"update": update}) for device, update in updates)
 
 
 def global_update(prepared: PreparedScheme, number: int, model: FloatArray, step_size: float) -> FloatArray:

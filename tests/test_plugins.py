@@ -17,9 +17,19 @@ import pytest
 from codedfl.config import Config, load_config, to_toml
 from codedfl.data import dataset_names, is_plugin_dataset, list_datasets, load_dataset
 from codedfl.errors import InputError
-from codedfl.experiment import RunFolder, SweepFolder, build_experiment, grid_points, parse_axes, run
+from codedfl.experiment import (
+    RunFolder,
+    SweepFolder,
+    build_experiment,
+    grid_points,
+    notes_on,
+    parse_axes,
+    run,
+    run_empirical_audit,
+)
 from codedfl.fleet import MeasuredFleet
 from codedfl.planning import make_plan
+from codedfl.plotting import draw_sweep
 from codedfl.plugins import find_plugin, plugin_names, plugins
 from codedfl.schemes import SCHEMES, make_scheme, scheme_names
 from codedfl.training import Callback, RunProgress
@@ -158,6 +168,10 @@ def refuses(*arguments):
     from codedfl.errors import InputError
     raise InputError("rings.csv is missing: get it.")
 
+def colourful():
+    from dataclasses import replace
+    return replace(fedavg(), name="bad", colour="teal")
+
 def good():
     from dataclasses import replace
     return replace(fedavg(), name="good")
@@ -175,6 +189,7 @@ def good():
         ("@:fails", "failed (RuntimeError: out of luck): update or uninstall that package."),
         ("@:returns_nothing", "has arguments without a default (arguments)"),
         ("@:another_name", "returned a scheme of another name, 'fedavg'"),
+        ("@:colourful", "returned a scheme whose colour is 'teal' instead of #rrggbb"),
     ],
 )
 def test_a_broken_scheme_gives_one_sentence_and_breaks_nothing_else(
@@ -484,6 +499,81 @@ def test_a_mistake_in_a_scheme_ends_in_one_sentence_with_package_and_method(
     assert (ended.code, ended.err.splitlines()[-1]) == (2, f"codedfl: {sentence}")
     assert "Traceback" not in ended.err
     assert not Path("refused").exists()
+
+
+@pytest.mark.usefixtures("template")
+def test_an_audit_sees_the_updates_of_a_scheme_that_sends_more_than_those() -> None:
+    audit = run_empirical_audit(small_config(schemes=["fedavg", "scaffold"], training__rounds=2), canaries=100)
+    plain, scaffold = audit.schemes
+    assert scaffold.covers == "nothing"
+    assert scaffold.everything.canaries == plain.everything.canaries == 100
+    assert scaffold.everything.epsilon > 0, "updates in the clear give canaries away"
+
+
+UNREADABLE = """
+from dataclasses import dataclass, replace
+from codedfl.schemes import fed3r
+from codedfl.uploads import ExactStatistics
+
+@dataclass(frozen=True)
+class Listed:
+    features: object
+
+@dataclass(frozen=True)
+class OwnStatistics(ExactStatistics):
+    def simulated(self, setting, coverage):
+        return Listed(super().simulated(setting, coverage))
+
+def own():
+    return replace(fed3r(), name="own", upload=OwnStatistics())
+"""
+
+
+def test_an_audit_refuses_an_upload_that_it_cannot_read(install: Callable[..., None]) -> None:
+    install(UNREADABLE, own={"codedfl.schemes": {"own": "@:own"}})
+    sentence = refusal_of(lambda: run_empirical_audit(small_config(schemes=["own"]), canaries=100))
+    assert "the audit cannot read the Listed that the server holds after the upload" in sentence
+
+
+DECLARES = """
+from dataclasses import dataclass
+from codedfl.schemes import dp_cfl
+from codedfl.training import DeviceWork, Idle, Scheme
+
+@dataclass(frozen=True)
+class Quiet(DeviceWork):
+    idle = True
+    def plan(self, setting, arrivals=None):
+        return Idle().plan(setting, arrivals)
+
+@dataclass(frozen=True)
+class Own(Scheme):
+    def remarks(self, state):
+        return (f"went {state.round} rounds without devices",)
+
+def own():
+    return Own(**vars(dp_cfl()) | {"name": "own", "title": "Own", "device": Quiet(), "colour": "#123456"})
+"""
+
+
+def test_what_a_scheme_declares_holds_wherever_it_is_asked_for(install: Callable[..., None]) -> None:
+    def picture(name: str) -> bytes:
+        score = {"mean": 0.9, "values": [0.9]}
+        mean = {"values": {"seed": 0}, "scheme": name, "title": "Own", "score": score, "centralised": {"mean": None}}
+        return draw_sweep({"seed": [0]}, [mean], "accuracy")
+
+    dark = picture("own")
+    install(DECLARES, own={"codedfl.schemes": {"own": "@:own"}})
+    assert picture("own") != dark == picture("another"), "the colour is its own, by its name as well"
+    config = small_config(schemes=["dp-cfl", "own"], privacy__epsilon=2.0, learning_rate__scale="grid")
+    comparison = run(config)
+    theirs, ours = comparison["dp-cfl"], comparison["own"]
+    assert ours.choice is None, "its devices are idle: the step depends on the upload alone"
+    assert ours.learning_rate == theirs.learning_rate
+    assert comparison.privacy("own")["covers"] == "everything"
+    rounds = ours.final.round
+    assert f"Own went {rounds} rounds without devices." in notes_on(comparison)
+    assert not any(note.startswith("DP-CFL went") for note in notes_on(comparison))
 
 
 FORECASTS = """

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 
+from codedfl.coding import CodedData
 from codedfl.planning._parties import Attended, DeviceShare, ServerShare, uncovered_share
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
+from codedfl.training import CodedSGD, ServerPlan, ServerRound, ServerWork
 from tests.problems import ALWAYS_DBM, make_federation, make_setting
 
 
@@ -59,6 +63,31 @@ def test_what_the_server_removes() -> None:
     assert server.moved(np.array([0.3])) == pytest.approx(0.5 * (1 - 0.7**2))
     assert server.batch_noise == pytest.approx(2 * 0.25 * (1 / 8 - 1 / 20))
     assert ServerShare.of(make_scheme("fedavg"), scheme.plan(setting), setting) is None
+
+
+def test_a_rule_of_ones_own_is_predicted_to_take_one_gradient_unless_it_says_otherwise() -> None:
+    @dataclass(frozen=True)
+    class Own(ServerWork[tuple[CodedData, ...]]):
+        def plan(self, setting: Setting, held: tuple[CodedData, ...], /) -> ServerPlan:
+            return CodedSGD().plan(setting, held)
+
+    @dataclass(frozen=True)
+    class Thrice(Own):
+        def forecast(self, setting: Setting, rows: int) -> ServerRound:
+            return ServerRound(steps=3, multiple=2.0, sampling=1.0 / setting.server_batch_of(rows))
+
+    setting, scheme = make_setting(), make_scheme("scfl")
+    own, thrice = (
+        ServerShare.of(replace(scheme, server=server), scheme.plan(setting), setting) for server in (Own(), Thrice())
+    )
+    assert own is not None
+    assert thrice is not None
+    assert not Own().make_up
+    assert Own().describe() == "Own"
+    assert own.moved(np.array([0.3])) == pytest.approx(0.5 * 0.3)
+    assert own.batch_noise == 0
+    assert thrice.moved(np.array([0.3])) == pytest.approx(0.5 * (1 - 0.4**3))
+    assert thrice.batch_noise == pytest.approx(3 * 0.25 / 8)
 
 
 def test_sampling_noise_agrees_with_sampled_gradients() -> None:

@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 
 from codedfl.experiment import Comparison, run
-from codedfl.plotting import COLOURS, Clock, SeedCurves, draw_curves, draw_seed_curves
+from codedfl.identity import identity
+from codedfl.plotting import Clock, SeedCurves, draw_curves, draw_seed_curves
 from codedfl.plotting._curves import _band, curves_figure
-from codedfl.schemes import SCHEMES
-from codedfl.training import Evaluation, RunResult
+from codedfl.schemes import SCHEMES, fedavg, make_scheme
+from codedfl.training import Evaluation, RunResult, Scheme
 from tests.plotting.pictures import assert_readable
 from tests.support import StopAfter, small_config
 
@@ -47,8 +48,27 @@ def with_curves(comparison: Comparison, change: Callable[[list[Evaluation]], lis
 
 
 def test_every_scheme_has_a_colour_of_its_own() -> None:
-    assert set(COLOURS) == set(SCHEMES)
-    assert len(set(COLOURS.values())) == len(SCHEMES)
+    schemes = [make_scheme(name) for name in SCHEMES]
+    assert len({scheme.colour for scheme in schemes} - {None}) == len(SCHEMES)
+    assert {scheme.name for scheme in schemes if scheme.prominent} == {"scfl", "ccfl"}
+
+
+def test_a_scheme_of_ones_own_has_the_colour_that_it_says_and_a_variant_is_dark_beside_what_it_came_from(
+    comparison: Comparison,
+) -> None:
+    def colours(*schemes: Scheme) -> list[str]:
+        first = comparison.results[0]
+        results = [replace(first, prepared=replace(first.prepared, scheme=scheme)) for scheme in schemes]
+        figure = curves_figure(results, title="digits", metric="accuracy", reference=None, clock="training")
+        return [str(line.get_color()) for line in figure.axes[0].lines]
+
+    own = replace(fedavg(), name="own", colour="#123456")
+    variant = replace(fedavg(), name="variant")
+    (dark,) = colours(replace(own, colour=None))
+    assert colours(fedavg(), own, variant) == [fedavg().colour, "#123456", dark]
+    assert colours(variant) == [fedavg().colour]
+    assert own == replace(fedavg(), name="own")
+    assert identity(own) == identity(replace(fedavg(), name="own")), "a colour changes no result"
 
 
 @pytest.mark.slow

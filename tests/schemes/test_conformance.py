@@ -1,246 +1,470 @@
-"""Every scheme without a privacy target of its own passes the same suite; see `test_private.py` for the others."""
+"""Every scheme passes the same suite, those of the template of plug-ins too, and the suite catches schemes that are broken."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+import importlib.util
+import itertools
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from codedfl.data import Task
 from codedfl.errors import InputError
-from codedfl.parallel import Workers
-from codedfl.schemes import SCHEMES, CurvatureCoded, make_scheme
-from codedfl.setting import Setting
-from codedfl.streams import Streams
-from codedfl.training import (
-    Callback,
-    Checkpoint,
-    LearningRate,
-    PreparedScheme,
-    Run,
-    RunProgress,
-    RunResult,
-    StopTraining,
-    load_checkpoint,
-    train,
-    train_together,
-)
-from tests.problems import ALWAYS_DBM, NEVER_DBM, make_federation, make_setting
+from codedfl.schemes import SCHEMES, dp_gd, fed3r, fedavg, ihm, make_scheme, momentum, scfl, ssp
+from codedfl.training import Local, LocalSGD, OneShot, Payload, Round, Scheme, SchemeState, Sum
+from codedfl.typing import FloatArray
+from tests.schemes import suite
+from tests.schemes.suite import CHECKS, Check
 
-ROUNDS = 12
-RATE = LearningRate(0.02)
+TEMPLATE = Path(__file__).parents[2] / "examples" / "plugin"
 
-OPTIONS: dict[str, dict[str, object]] = {"codedfedl": {"mini_batches": 3}, "scfl-fixed": {"batch": 4}}
+OPTIONS: dict[str, dict[str, object]] = {
+    "codedfedl": {"mini_batches": 3},
+    "scfl-fixed": {"batch": 4},
+    "dp-gd": {"rounds": 4},
+    "scfl-private": {"rounds": 4},
+}
 """Options that suit the small problem."""
 
-pytestmark = pytest.mark.parametrize("name", [name for name in SCHEMES if not make_scheme(name).private])
+
+def of_template() -> dict[str, Scheme]:
+    """Build what the template of plug-ins offers, by the names of its entry points, without installing it."""
+    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]
+    made = {}
+    for name, target in project["entry-points"]["codedfl.schemes"].items():
+        module, _, function = target.partition(":")
+        path = TEMPLATE.joinpath("src", *module.split(".")).with_suffix(".py")
+        spec = importlib.util.spec_from_file_location(f"tests.schemes.template_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        sys.modules[loaded.__name__] = loaded  # dataclasses look their module up
+        spec.loader.exec_module(loaded)
+        made[name] = getattr(loaded, function)()
+    return made
 
 
-def prepare(name: str, setting: Setting) -> PreparedScheme:
-    return make_scheme(name, OPTIONS.get(name)).prepare(setting)
+PLUGINS = of_template()
+
+EXAMPLES: dict[str, Scheme] = {
+    **{name: make_scheme(name, OPTIONS.get(name)) for name in SCHEMES},
+    **PLUGINS,
+    "scfl, factor": make_scheme("scfl", {"upload": "factor"}),
+    "ccfl, stale": make_scheme("ccfl", {"memory": "stale"}),
+    "ccfl, no memory": make_scheme("ccfl", {"memory": "none", "estimate_arrivals": True}),
+    "dp-gd, sampled rows": make_scheme("dp-gd", {"rounds": 4, "curvature": "none"}),
+    "ssp, adaptive": make_scheme("ssp", {"method": "adassp"}),
+}
 
 
-def run(name: str, setting: Setting) -> RunResult:
-    return train(prepare(name, setting), RATE, ROUNDS, evaluate_every=5)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_scheme_keeps_its_contract(name: str, check: Check) -> None:
+    check(EXAMPLES[name])
 
 
-def assert_identical(a: RunResult, b: RunResult) -> None:
-    assert np.array_equal(a.model, b.model)
-    assert np.array_equal(a.progress.state.model, b.progress.state.model)
-    assert [astuple(point) for point in a.curve] == [astuple(point) for point in b.curve]
-    assert np.array_equal(a.progress.ledger.bits_up, b.progress.ledger.bits_up)
-    assert np.array_equal(a.progress.ledger.device_macs, b.progress.ledger.device_macs)
-    assert a.progress.ledger.server_macs == b.progress.ledger.server_macs
-    assert (a.status, a.message) == (b.status, b.message)
+def test_the_template_offers_three_schemes() -> None:
+    assert set(PLUGINS) == {"step-decay", "fedprox", "scaffold"}
 
 
-def test_returns_models_curve_and_charges(name: str) -> None:
-    setting = make_setting()
-    result = run(name, setting)
-    assert result.status == "completed"
-    assert result.model.shape == result.progress.state.model.shape == (3, 2)
-    assert [point.round for point in result.curve] == [0, 5, 10, 12]
-    if result.scheme.one_shot:
-        assert {point.loss for point in result.curve} == {result.final.loss}
-        assert result.final.loss < 0.5, "the loss of the zero model"
-    else:
-        assert result.final.loss < result.curve[0].loss
-    assert 0 <= result.final.score <= 1
-    times = [point.simulated_time_s for point in result.curve]
-    assert times == pytest.approx([k * result.prepared.device.arrivals.duration_s for k in (0, 5, 10, 12)])
-    ledger = result.progress.ledger
-    charged = times[-1] + ledger.preparation_s + ledger.aggregation_s
-    assert result.final.everything_charged_s == pytest.approx(charged)
-    assert (ledger.aggregation_s > 0) == isinstance(result.scheme, CurvatureCoded), "the others only add up"
+# Breakages ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_cost_of_the_upload_is_known_without_making_it(name: str) -> None:
-    setting = make_setting()
-    prepared = prepare(name, setting)
-    cost = prepared.scheme.upload_cost(setting, prepared.device)
-    assert (cost is None) == (prepared.upload_cost is None)
-    if cost is not None and prepared.upload_cost is not None:
-        for charged, known in zip(astuple(prepared.upload_cost), astuple(cost), strict=True):
-            assert np.array_equal(charged, known)
+def broken(scheme: Scheme, **methods: Any) -> Scheme:
+    """Return the scheme with other methods, of a subclass with the same fields."""
+    cls = type(f"Broken{type(scheme).__name__}", (type(scheme),), methods)
+    made: Scheme = cls(**{item.name: getattr(scheme, item.name) for item in fields(scheme)})
+    return made
 
 
-def test_the_same_seed_gives_the_same_run_and_another_seed_another(name: str) -> None:
-    setting = make_setting()
-    assert_identical(run(name, setting), run(name, make_setting()))
-    other = run(name, replace(setting, streams=Streams(1)))
-    upload = make_scheme(name).upload
-    exact = upload is not None and upload.name == "statistics"
-    assert np.array_equal(other.progress.state.model, run(name, setting).progress.state.model) == exact
+def kept(scheme: Scheme) -> dict[str, Any]:
+    """Return what a scheme keeps where no state is: beside its fields."""
+    return vars(scheme).setdefault("_kept", {})  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("encoder", ["direct", "gram"])
-def test_the_number_of_workers_does_not_matter(name: str, encoder: str) -> None:
-    setting = make_setting(make_federation(dtype=np.float32), encoder=encoder)
-    with Workers(3) as workers:
-        assert_identical(run(name, setting), run(name, replace(setting, workers=workers)))
+def overwrites_the_model() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        after, diagnostics = Scheme.step(self, state, round)
+        state.model[:] = after.model
+        return replace(after, model=state.model), diagnostics
+
+    return broken(fedavg(), step=step)
 
 
-class StopAfter(Callback):
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
+def scales_messages_in_place() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        received = list(round.payloads)
+        for _, payload in received:
+            np.multiply(payload["update"], 0.5, out=payload["update"])
+        return Scheme.step(self, state, replace(round, payloads=received))
 
-    def on_round(self, progress: RunProgress) -> None:
-        if progress.state.round == self.rounds:
-            raise StopTraining("enough")
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_resumed_run_equals_an_uninterrupted_one(name: str, dtype: type, tmp_path: Path) -> None:
-    def fresh() -> PreparedScheme:
-        return prepare(name, make_setting(make_federation(dtype=dtype)))
-
-    path = tmp_path / "checkpoint.npz"
-    checkpoint = Checkpoint(path, "same", every_s=0.0)
-    stopped = train(fresh(), RATE, ROUNDS, evaluate_every=5, callbacks=[checkpoint, StopAfter(7)])
-    assert stopped.status == "interrupted"
-    assert stopped.progress.state.round == 7
-
-    run = Run(fresh(), RATE, ROUNDS, evaluate_every=5)
-    run.progress, _ = load_checkpoint(path, run, "same")
-    (resumed,) = train_together([run])
-    assert_identical(resumed, train(fresh(), RATE, ROUNDS, evaluate_every=5))
+    return broken(fedavg(), step=step)
 
 
-def test_nobody_ever_arrives(name: str) -> None:
-    result = run(name, make_setting(power_dbm=NEVER_DBM))
-    assert result.status == "completed"
-    assert result.progress.ledger.arrivals == 0
-    assert result.progress.ledger.bits_up.sum() == 0
-    if make_scheme(name).one_shot:
-        assert np.array_equal(result.model, run(name, make_setting()).model), "nobody has to arrive"
-    elif make_scheme(name).server is None and make_scheme(name).upload is None:
-        assert np.all(result.model == 0), "without devices and server nothing is learnt"
-    else:
-        assert result.final.loss < result.curve[0].loss, "what was uploaded must teach something by itself"
+def adds_to_the_servers_update() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        assert round.server_update is not None
+        np.add(round.server_update, np.float32(1e-3), out=round.server_update)
+        return Scheme.step(self, state, round)
+
+    return broken(scfl(), step=step)
 
 
-def test_everybody_always_arrives(name: str) -> None:
-    result = run(name, make_setting(make_federation((7, 12, 5, 4)), power_dbm=ALWAYS_DBM))
-    assert result.status == "completed"
-    if result.prepared.device.broadcasts:
-        # A scheme that chooses a shorter deadline has devices that miss one in a million.
-        shortfall = 1e-6 if result.prepared.device.arrivals.duration_s < result.prepared.setting.deadline_s else 0.0
-        assert np.all(result.prepared.device.arrivals.probability >= 1 - shortfall)
-        assert result.final.mean_arrivals == 4
+def stays_in_its_round() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        after, diagnostics = Scheme.step(self, state, round)
+        return replace(after, round=state.round), diagnostics
+
+    return broken(fedavg(), step=step)
 
 
-def test_one_device(name: str) -> None:
-    assert run(name, make_setting(make_federation((30,)), power_dbm=20.0)).final.loss < 0.5
+def draws_noise_from_numpy() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        noisy = replace(round, step_size=round.step_size * (1 + 0.1 * np.random.random()))  # noqa: NPY002
+        return Scheme.step(self, state, noisy)
+
+    return broken(fedavg(), step=step)
 
 
-def test_devices_with_one_sample_each(name: str) -> None:
-    assert run(name, make_setting(make_federation((1, 1, 1)))).status == "completed"
+def trusts_the_first_to_arrive() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        received = [
+            (device, {"update": payload["update"] / (1 + place)})
+            for place, (device, payload) in enumerate(round.payloads)
+        ]
+        return Scheme.step(self, state, replace(round, payloads=received))
+
+    return broken(fedavg(), step=step)
 
 
-@pytest.mark.parametrize("coded_samples", [1, 2, 24, 26, 200])
-def test_fewer_and_more_coded_samples_than_data(name: str, coded_samples: int) -> None:
-    setting = make_setting(coded_samples=coded_samples, server_batch=None)
-    assert setting.federation.total_samples == 25
-    if name == "one-shot" and coded_samples < 5:
-        with pytest.raises(InputError, match=r"coding\.coded_samples = "):
-            prepare(name, setting)
-        return
-    result = train(prepare(name, setting), LearningRate(0.002), ROUNDS)
-    assert np.isfinite(result.progress.state.model).all()
+def forgets_who_is_missing() -> Scheme:
+    """The weights that it describes are not those that it applies."""
+
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        return Scheme.step(replace(self, aggregation=Sum()), state, round)
+
+    return broken(momentum(momentum=0.0), step=step)
 
 
-@pytest.mark.parametrize("encoder", ["direct", "gram"])
-def test_no_noise_and_all_data_coded_many_times_comes_close_to_gradient_descent(name: str, encoder: str) -> None:
-    """With c large, no noise, full batches and everyone in time, all unbiased schemes are gradient descent, up to 1/sqrt(c).
+def takes_coded_data_to_stand_for_everybody() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        return Scheme.step(self, state, replace(round, covered=np.ones_like(round.covered)))
 
-    A one-shot scheme is at the end of gradient descent at once, and one that tunes itself comes close in as many steps.
-    """
-    setting = make_setting(
-        power_dbm=ALWAYS_DBM,
-        noise_variance=0.0,
-        coded_samples=40_000,
-        server_batch=40_000,
-        local_steps=1,
-        encoder=encoder,
-        deadline_s=1e6,
-    )
-    plain: dict[str, dict[str, object]] = {
-        "scfl-fixed": {"batch": 1000},
-        "codedfedl": {"mini_batches": 1},
-        "momentum": {"momentum": 0.0},
-        "one-shot": {"ridge_share": 0.0},
-    }
-    scheme = make_scheme(name, plain.get(name))
-    result = train(scheme.prepare(setting), LearningRate(1.0) if scheme.tunes_itself else RATE, ROUNDS)
-    X, Y = setting.federation.features, setting.federation.labels
-    W = np.zeros((3, 2))
-    for k in range(2000 if scheme.tunes_itself else ROUNDS):
-        W = W - RATE.at(k) * X.T @ (X @ W - Y)
-    # H~ - H has entries of size ||H|| / sqrt(c) = L / 200, so after 12 steps of eta L ~ 0.2 the relative error is about 1%.
-    assert np.linalg.norm(result.progress.state.model - W) < 0.05 * np.linalg.norm(W)
+    return broken(scfl(), step=step)
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_both_tasks(name: str, task: Task) -> None:
-    result = run(name, make_setting(make_federation(task=task)))
-    assert np.isfinite(result.final.score)
+def sends_more_than_it_declares() -> Scheme:
+    def update(self: Scheme, memory: Any, sent: Payload, local: Local) -> tuple[Any, Payload]:
+        memory, payload = Scheme.update(self, memory, sent, local)
+        return memory, {**payload, "largest": payload["update"].max(axis=0)}
+
+    return broken(fedavg(), update=update)
 
 
-def test_different_noise_for_each_device_and_label_noise(name: str) -> None:
-    setting = make_setting(noise_variance=(0.0, 0.1, 1.0, 0.3), label_noise_variance=0.2)
-    result = run(name, setting)
-    assert result.status == "completed"
-    noisy = make_scheme(name).upload is not None and name in ("scfl", "scfl-fixed", "dp-cfl", "one-shot")
-    assert result.prepared.coded_noise == pytest.approx(1.4 if noisy else 0.0)
+def declares_less_than_it_broadcasts() -> Scheme:
+    return broken(PLUGINS["scaffold"], travels_down=lambda _, shape: {"model": shape})
 
 
-def test_a_step_too_large_is_reported_as_divergence(name: str) -> None:
-    result = train(prepare(name, make_setting(power_dbm=ALWAYS_DBM)), LearningRate(5.0), 200)
-    if result.scheme.one_shot:
-        assert (result.status, result.progress.state.round) == ("completed", 200)
-        return
-    if isinstance(result.scheme, CurvatureCoded):
-        assert (result.status, result.progress.state.round) == ("completed", 200)
-        assert getattr(result.progress.state, "dampings", 0) > 0, "it backs off by itself ..."
-        assert result.final.gap < 0.01 * result.curve[0].gap, "... and gets there"
-        return
-    assert result.status == "diverged"
-    assert "lower the learning rate" in result.message
-    assert result.progress.state.round < 200
+def sends_a_vector_for_a_matrix() -> Scheme:
+    def update(self: Scheme, memory: Any, sent: Payload, local: Local) -> tuple[Any, Payload]:
+        memory, payload = type(PLUGINS["scaffold"]).update(self, memory, sent, local)
+        return memory, {**payload, "variate": payload["variate"].ravel()}
+
+    def step(self: Scheme, state: Any, round: Round) -> Any:
+        received = [
+            (device, {**payload, "variate": payload["variate"].reshape(state.model.shape)})
+            for device, payload in round.payloads
+        ]
+        return type(PLUGINS["scaffold"]).step(self, state, replace(round, payloads=received))
+
+    return broken(PLUGINS["scaffold"], update=update, step=step)
 
 
-def test_divergence_in_threads_warns_no_one(name: str) -> None:
-    with Workers(2) as workers:
-        setting = replace(make_setting(make_federation(dtype=np.float32), power_dbm=ALWAYS_DBM), workers=workers)
-        result = train(
-            prepare(name, setting), LearningRate(1e18), 20, evaluate_every=20
-        )  # a warning would be an error here
-    assert result.status == ("completed" if result.scheme.tunes_itself else "diverged")
+def remembers_in_place() -> Scheme:
+    """All devices begin with the same array."""
+
+    def update(self: Scheme, memory: FloatArray, sent: Payload, local: Local) -> tuple[Any, Payload]:
+        after, payload = type(PLUGINS["scaffold"]).update(self, memory, sent, local)
+        memory[:] = after
+        return memory, payload
+
+    return broken(PLUGINS["scaffold"], update=update)
 
 
-def test_a_norm_bound_keeps_the_model_bounded(name: str) -> None:
-    prepared = prepare(name, make_setting(power_dbm=ALWAYS_DBM))
-    result = train(prepared, LearningRate(5.0), 50, model_norm_bound=2.0)
-    assert np.linalg.norm(result.progress.state.model) <= 2.0 * (1 + 1e-12)
+def moves_what_it_was_sent() -> Scheme:
+    def update(_: Scheme, memory: Any, sent: Payload, local: Local) -> tuple[Any, Payload]:
+        update = local.descend(sent["model"])
+        sent["model"][:] -= np.float32(0.01) * update
+        return memory, {"update": update}
+
+    return broken(fedavg(), update=update)
+
+
+def remembers_for_all_devices_at_once() -> Scheme:
+    def update(self: Scheme, memory: Any, sent: Payload, local: Local) -> tuple[Any, Payload]:
+        update = local.descend(sent["model"])
+        before = kept(self).get("update", np.zeros_like(update))
+        kept(self)["update"] = update
+        return memory, {"update": update + np.float32(0.1) * before}
+
+    return broken(fedavg(), update=update)
+
+
+def draws_on_devices_from_numpy() -> Scheme:
+    def update(_: Scheme, memory: Any, sent: Payload, local: Local) -> tuple[Any, Payload]:
+        update = local.descend(sent["model"])
+        return memory, {"update": update * update.dtype.type(np.random.random())}  # noqa: NPY002
+
+    return broken(fedavg(), update=update)
+
+
+def computes_on_all_rows_of_the_federation() -> Scheme:
+    @dataclass(frozen=True)
+    class Everywhere(LocalSGD):
+        def plan(self, *given: Any) -> Any:
+            plan: Any = super().plan(*given)
+
+            class Wrong(type(plan)):  # type: ignore[misc]
+                def steps(self, device: int, *given: Any) -> Any:
+                    steps = super().steps(device, *given)
+                    mean = self.federation.features.mean(axis=0, dtype=steps.features.dtype)
+                    return replace(steps, features=steps.features - mean)
+
+            return Wrong(**{item.name: getattr(plan, item.name) for item in fields(plan)})
+
+    return replace(fedavg(), device=Everywhere())
+
+
+def gets_its_update_after_its_class() -> Scheme:
+    """Simulations have noted by then that devices have no half of their own."""
+    scheme = broken(fedavg())
+    halved = PLUGINS["fedprox"].update
+    type(scheme).update = lambda _, *given: halved(*given)  # type: ignore[method-assign]
+    return scheme
+
+
+def returns_another_shape() -> Scheme:
+    return broken(fedavg(), final_model=lambda _, state: state.model.T)
+
+
+def divides_by_no_rounds() -> Scheme:
+    """The average before the first round is 0 / 0."""
+
+    def final_model(self: Scheme, state: SchemeState) -> FloatArray:  # noqa: ARG001
+        with np.errstate(invalid="ignore"):
+            average: FloatArray = (state.weighted_sum / np.float64(state.step_sum)).astype(state.model.dtype)
+        return average
+
+    return broken(scfl(), final_model=final_model)
+
+
+def drifts_to_double() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        after, diagnostics = Scheme.step(self, state, round)
+        return replace(after, model=after.model * np.ones(1)), diagnostics
+
+    return broken(fedavg(), step=step)
+
+
+def answers_in_double() -> Scheme:
+    def update(self: Scheme, memory: Any, sent: Payload, local: Local) -> tuple[Any, Payload]:
+        memory, payload = Scheme.update(self, memory, sent, local)
+        return memory, {"update": payload["update"].astype(np.float64)}
+
+    return broken(fedavg(), update=update)
+
+
+def plans_one_more_round_at_each_call() -> Scheme:
+    def rounds(self: Scheme, setting: Any) -> int:  # noqa: ARG001
+        kept(self)["rounds"] = kept(self).get("rounds", 3) + 1
+        return int(kept(self)["rounds"])
+
+    return broken(fedavg(), rounds=rounds)
+
+
+def solves_and_wants_rounds() -> Scheme:
+    return broken(fed3r(), rounds=lambda *_: 5)
+
+
+def solves_again_in_every_round() -> Scheme:
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        after, diagnostics = OneShot.step(self, state, round)  # type: ignore[arg-type]
+        return replace(after, model=state.model * state.model.dtype.type(0.9)), diagnostics
+
+    return broken(fed3r(), step=step)
+
+
+def counts_its_calls() -> Scheme:
+    """A run that follows another begins where that one ended."""
+
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        kept(self)["calls"] = kept(self).get("calls", 0) + 1
+        return Scheme.step(self, state, replace(round, step_size=round.step_size / kept(self)["calls"]))
+
+    return broken(fedavg(), step=step)
+
+
+def keeps_velocity_beside_its_state() -> Scheme:
+    """Right for one run alone; neither a checkpoint nor a run beside it knows whose velocity that is."""
+
+    def step(self: Scheme, state: SchemeState, round: Round) -> Any:
+        before = kept(self).get("velocity", np.zeros_like(state.model)) if state.round else np.zeros_like(state.model)
+        velocity = before / 2 + self.aggregation.combine(round, state.model)
+        kept(self)["velocity"] = velocity
+        return self.moved(state, velocity, round.step_size), {}
+
+    return broken(fedavg(), step=step)
+
+
+@dataclass(frozen=True)
+class DictionaryState(SchemeState):
+    """No checkpoint can hold it."""
+
+    seen: Mapping[str, float]
+
+
+def keeps_a_dictionary() -> Scheme:
+    def init(self: Scheme, prepared: Any, model: FloatArray) -> DictionaryState:
+        return DictionaryState(**vars(Scheme.init(self, prepared, model)), seen={"rounds": 0.0})
+
+    return broken(fedavg(), init=init)
+
+
+@dataclass(frozen=True, eq=False)
+class HalfState:
+    """Only what is stated to be a field is written."""
+
+    round: int
+    model: FloatArray
+
+
+def keeps_an_attribute_that_is_no_field() -> Scheme:
+    def init(self: Scheme, prepared: Any, model: FloatArray) -> HalfState:  # noqa: ARG001
+        return HalfState(0, model)
+
+    def step(self: Scheme, state: HalfState, round: Round) -> Any:
+        velocity = vars(state).get("velocity", 0.0) / 2 + self.aggregation.combine(round, state.model)
+        after = HalfState(state.round + 1, state.model - state.model.dtype.type(round.step_size) * velocity)
+        vars(after)["velocity"] = velocity
+        return after, {}
+
+    return broken(fedavg(), init=init, step=step, final_model=lambda _, state: state.model)
+
+
+def says_nothing() -> Scheme:
+    return broken(fedavg(), describe_server=lambda _: "")
+
+
+def speaks_in_several_lines() -> Scheme:
+    return broken(fedavg(), remarks=lambda *_: ("was lucky\nand is proud of it",))
+
+
+def earns_by_preparing() -> Scheme:
+    return broken(scfl(), preparing_macs=lambda *_: -1e6)
+
+
+def changes_its_mind_about_costs() -> Scheme:
+    prices = itertools.count()
+    return broken(scfl(), preparing_macs=lambda *_: float(next(prices)))
+
+
+def adds_a_tenth_of_the_noise() -> Scheme:
+    def prepared(self: Any, *given: Any) -> Any:
+        made: Any = type(ihm()).prepared(self, *given)
+        return replace(made, device=replace(made.device, noise_multipliers=made.device.noise_multipliers / 10))
+
+    return broken(ihm(), prepared=prepared)
+
+
+def spends_the_budget_twice() -> Scheme:
+    """The updates use all of the epsilon, of which the upload has had its share."""
+
+    def prepared(self: Any, setting: Any, *given: Any) -> Any:
+        made: Any = type(ihm()).prepared(self, setting, *given)
+        alone = np.full(3, setting.privacy.noise_multiplier(updates=3))
+        return replace(made, device=replace(made.device, noise_multipliers=alone))
+
+    return broken(ihm(), prepared=prepared)
+
+
+def leaves_the_noise_of_the_upload_out() -> Scheme:
+    return replace(ssp(), upload=replace(make_scheme("fed3r").upload))  # type: ignore[type-var]
+
+
+def claims_more_noise_than_it_adds() -> Scheme:
+    def prepared(self: Any, *given: Any) -> Any:
+        made: Any = type(dp_gd()).prepared(self, *given)
+        plan = made.device
+
+        class Quiet(type(plan)):  # type: ignore[misc]
+            def steps(self, *given: Any) -> Any:
+                steps = super().steps(*given)
+                quiet = replace(steps.private, standard_deviation=steps.private.standard_deviation * 0.8)
+                return replace(steps, private=quiet)
+
+        return replace(made, device=Quiet(**{item.name: getattr(plan, item.name) for item in fields(plan)}))
+
+    return broken(make_scheme("dp-gd", {"rounds": 4}), prepared=prepared)
+
+
+BREAKAGES: tuple[tuple[Callable[[], Scheme], Check], ...] = (
+    (overwrites_the_model, suite.a_step_changes_nothing_that_it_was_given),
+    (scales_messages_in_place, suite.a_step_changes_nothing_that_it_was_given),
+    (adds_to_the_servers_update, suite.a_step_changes_nothing_that_it_was_given),
+    (draws_noise_from_numpy, suite.a_step_depends_on_its_arguments_alone),
+    (counts_its_calls, suite.a_step_depends_on_its_arguments_alone),
+    (stays_in_its_round, suite.every_step_counts_one_round),
+    (trusts_the_first_to_arrive, suite.the_order_of_arrival_does_not_matter),
+    (forgets_who_is_missing, suite.weights_make_up_for_who_is_missing),
+    (takes_coded_data_to_stand_for_everybody, suite.weights_make_up_for_who_is_missing),
+    (sends_more_than_it_declares, suite.what_travels_is_as_declared),
+    (declares_less_than_it_broadcasts, suite.what_travels_is_as_declared),
+    (sends_a_vector_for_a_matrix, suite.what_travels_is_as_declared),
+    (gets_its_update_after_its_class, suite.both_runtimes_have_the_same_devices),
+    (remembers_in_place, suite.a_device_keeps_to_itself),
+    (moves_what_it_was_sent, suite.a_device_keeps_to_itself),
+    (remembers_for_all_devices_at_once, suite.a_device_keeps_to_itself),
+    (draws_on_devices_from_numpy, suite.a_device_keeps_to_itself),
+    (computes_on_all_rows_of_the_federation, suite.a_device_keeps_to_itself),
+    (remembers_in_place, suite.who_is_late_remembers_what_it_did),
+    (returns_another_shape, suite.the_final_model_is_one),
+    (divides_by_no_rounds, suite.the_final_model_is_one),
+    (drifts_to_double, suite.single_precision_stays),
+    (answers_in_double, suite.single_precision_stays),
+    (plans_one_more_round_at_each_call, suite.its_rounds_are_settled),
+    (solves_and_wants_rounds, suite.one_shot_is_one_shot),
+    (solves_again_in_every_round, suite.one_shot_is_one_shot),
+    (counts_its_calls, suite.a_run_can_be_repeated),
+    (keeps_a_dictionary, suite.a_resumed_run_equals_an_uninterrupted_one),
+    (keeps_velocity_beside_its_state, suite.a_resumed_run_equals_an_uninterrupted_one),
+    (keeps_an_attribute_that_is_no_field, suite.a_resumed_run_equals_an_uninterrupted_one),
+    (keeps_velocity_beside_its_state, suite.runs_in_lock_step_do_not_meet),
+    (says_nothing, suite.it_describes_itself),
+    (speaks_in_several_lines, suite.it_describes_itself),
+    (earns_by_preparing, suite.its_costs_are_known_beforehand),
+    (changes_its_mind_about_costs, suite.its_costs_are_known_beforehand),
+    (adds_a_tenth_of_the_noise, suite.what_it_sends_keeps_the_target),
+    (spends_the_budget_twice, suite.what_it_sends_keeps_the_target),
+    (leaves_the_noise_of_the_upload_out, suite.what_it_sends_keeps_the_target),
+    (claims_more_noise_than_it_adds, suite.its_noise_is_as_its_plan_says),
+)
+
+
+@pytest.mark.parametrize(
+    ("breakage", "check"), [pytest.param(*each, id=f"{each[0].__name__}-{each[1].__name__}") for each in BREAKAGES]
+)
+def test_a_broken_scheme_is_caught(breakage: Callable[[], Scheme], check: Check) -> None:
+    with pytest.raises((AssertionError, InputError)) as caught:
+        check(breakage())
+    if isinstance(caught.value, InputError):
+        assert "declares" in str(caught.value), "the loop itself compares what travels with what is declared"
+
+
+def test_every_check_catches_something() -> None:
+    """A check that no broken scheme fails would say nothing."""
+    assert {check for _, check in BREAKAGES} == set(CHECKS)

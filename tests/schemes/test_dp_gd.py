@@ -28,14 +28,13 @@ from codedfl.training import (
     RunResult,
     StopTraining,
     load_checkpoint,
-    payloads_of,
     train,
     train_together,
 )
 from codedfl.typing import BoolArray, FloatArray, IntArray
 from codedfl.uploads import GROWTH, MEAN_FACTOR, MEAN_SHARE, MOMENTS_SHARE, CurvatureDetail
 from tests.private_settings import THREAT_MODELS, Everybody, private_setting
-from tests.problems import ALWAYS_DBM
+from tests.problems import ALWAYS_DBM, payloads_of
 from tests.reference import private_descent as reference
 from tests.support import refusal_of
 

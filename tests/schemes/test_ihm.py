@@ -13,10 +13,10 @@ from codedfl.privacy import GaussianMechanism, ThreatModel, epsilon_of
 from codedfl.schemes import HessianMixing, MixingState, ihm
 from codedfl.setting import Setting
 from codedfl.streams import Streams
-from codedfl.training import Callback, Idle, LearningRate, PrivatePlan, Round, RunProgress, payloads_of, train
+from codedfl.training import Callback, Idle, LearningRate, PrivatePlan, Round, RunProgress, train
 from codedfl.uploads import Sketches, Terms
 from tests.private_settings import THREAT_MODELS, Everybody, private_setting
-from tests.problems import ALWAYS_DBM
+from tests.problems import ALWAYS_DBM, payloads_of
 
 ALWAYS: dict[str, Any] = {"power_dbm": ALWAYS_DBM, "deadline_s": 1e6}
 

@@ -13,7 +13,7 @@ def test_every_scheme_carries_the_name_that_it_is_registered_under() -> None:
 
 def test_options_reach_the_scheme() -> None:
     assert make_scheme("fedavg", {"batch": 7}).device.batch == 7  # type: ignore[attr-defined]
-    assert make_scheme("scfl", {"device_weight": 0.3}).aggregation.device_weight == 0.3  # type: ignore[attr-defined]
+    assert make_scheme("scfl", {"device_weight": 0.3}).aggregation.device_weight == 0.3
     assert make_scheme("codedfedl", {"noise": True}).upload.noise  # type: ignore[union-attr]
 
 

@@ -12,9 +12,9 @@ from codedfl.errors import InputError
 from codedfl.fleet import Attendance
 from codedfl.privacy import GaussianMechanism, ThreatModel, epsilon_of
 from codedfl.schemes import CodedDescent, scfl_private
-from codedfl.training import LearningRate, PrivatePlan, Round, Run, advance, payloads_of, train
+from codedfl.training import LearningRate, PrivatePlan, Round, Run, advance, train
 from tests.private_settings import THREAT_MODELS, Everybody, private_setting
-from tests.problems import ALWAYS_DBM, make_federation
+from tests.problems import ALWAYS_DBM, make_federation, payloads_of
 
 ALWAYS: dict[str, Any] = {"power_dbm": ALWAYS_DBM, "deadline_s": 1e6}
 

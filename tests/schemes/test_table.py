@@ -19,7 +19,7 @@ from codedfl.schemes import (
     scfl,
 )
 from codedfl.setting import Setting
-from codedfl.training import CodedSGD, LocalSGD, Round, Scheme, ServerPlan
+from codedfl.training import CodedSGD, LocalSGD, Round, Scheme, ServerPlan, ServerWork
 
 
 def test_the_readme_shows_the_table_as_it_stands_in_the_code() -> None:
@@ -98,7 +98,7 @@ def test_the_work_of_a_server_is_what_the_scheme_says() -> None:
             return "half a step"
 
     @dataclass(frozen=True)
-    class Sums:
+    class Sums(ServerWork[tuple[CodedData, ...]]):
         def plan(self, setting: Setting, coded: tuple[CodedData, ...]) -> ServerPlan:
             return CodedSGD().plan(setting, coded)
 

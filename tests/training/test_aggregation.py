@@ -9,9 +9,9 @@ import pytest
 from codedfl.errors import InputError
 from codedfl.fleet import Attendance
 from codedfl.schemes import scfl
-from codedfl.training import Aggregation, DeviceUpdate, InverseProbability, LearningRate, Round, Sum, payloads_of, train
+from codedfl.training import Aggregation, DeviceUpdate, InverseProbability, LearningRate, Round, Sum, train
 from codedfl.typing import BoolArray, FloatArray
-from tests.problems import make_setting
+from tests.problems import make_setting, payloads_of
 
 MODEL = np.zeros((2, 2))
 UPDATES = [(0, np.full((2, 2), 1.0)), (2, np.full((2, 2), 4.0))]

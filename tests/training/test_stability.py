@@ -55,7 +55,7 @@ def operator(prepared: PreparedScheme, eta: float) -> FloatArray:
         if scheme.name == "fedavg":
             weight = probability[i]
         elif scheme.name == "scfl":
-            weight = getattr(scheme.aggregation, "device_weight") if made.code.uploading[i] else 1.0  # noqa: B009
+            weight = (scheme.aggregation.device_weight or 0.0) if made.code.uploading[i] else 1.0
         else:
             weight = 0.0
         M = M - weight * steps_of(X.T @ X, eta, tau)
@@ -64,7 +64,7 @@ def operator(prepared: PreparedScheme, eta: float) -> FloatArray:
         C = coded.features.T @ coded.features / len(coded)
         if scheme.name == "scfl":
             C = C - made.code.noise_variance[made.code.uploading].sum() * np.eye(data.dimension)
-        weight = 1 - getattr(scheme.aggregation, "device_weight", 0.0)
+        weight = 1 - (scheme.aggregation.device_weight or 0.0)
         M = M - weight * steps_of(C, eta, tau)
     return M
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from codedfl.coding import CodedData, Gram, SubspaceSketch
 from codedfl.fleet import BITS_PER_NUMBER
-from codedfl.privacy import ExactNoise, Noise, PrivacyTarget, SeededNoise, epsilon_of
+from codedfl.privacy import ExactNoise, Noise, PrivacyTarget, Release, SeededNoise, epsilon_of
 from codedfl.setting import Setting
 from codedfl.training import Idle
 from codedfl.typing import FloatArray
@@ -106,6 +107,18 @@ def check_that_releases_admit_the_mechanism(upload: Upload, setting: Setting) ->
             assert epsilon_of(stated, delta) >= epsilon_of([mechanism], delta) * (1 - 1e-6)
 
 
+def check_that_who_sees_less_learns_no_more(upload: Upload, setting: Setting) -> None:
+    """Whether that is features alone or the sum over devices."""
+    plan, delta = Idle().plan(setting), 1e-5
+    for device in np.flatnonzero(setting.code.uploading & (setting.federation.samples > 0)).tolist():
+        views = (upload.releases, upload.releases_of_features, upload.releases_in_sum)
+        everything, features, in_sum = (_epsilon(view(setting, plan, device), delta) for view in views)
+        assert features <= everything
+        assert in_sum <= everything
+        if not upload.can_be_summed:
+            assert in_sum == everything, "the server keeps devices apart"
+
+
 def check_that_a_budget_is_kept(upload: Upload, setting: Setting) -> None:
     """Noise of the largest ratio uses up an epsilon; half of it is for labels, where they are told about."""
     terms, samples = terms_of(setting), 10
@@ -161,11 +174,18 @@ CHECKS = (
     check_that_order_does_not_matter,
     check_that_a_simulation_has_the_law_of_the_two_halves,
     check_that_releases_admit_the_mechanism,
+    check_that_who_sees_less_learns_no_more,
     check_that_a_budget_is_kept,
     check_that_noise_is_agreed_on_as_it_is_simulated,
     check_that_the_cost_is_that_of_the_layout,
     check_that_it_can_be_told_about,
 )
+
+
+def _epsilon(releases: Sequence[Release], delta: float) -> float:
+    mechanisms = [release.mechanism for release in releases]
+    known = [mechanism for mechanism in mechanisms if mechanism is not None]
+    return epsilon_of(known, delta) if len(known) == len(mechanisms) else math.inf
 
 
 def terms_of(setting: Setting) -> Terms:

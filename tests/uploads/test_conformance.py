@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from codedfl import uploads
-from codedfl.privacy import CodedMechanism, GaussianMechanism
+from codedfl.privacy import CodedMechanism, GaussianMechanism, Release
 from codedfl.setting import Setting
 from codedfl.training import Idle
 from codedfl.uploads import (
@@ -184,6 +184,11 @@ def hides_a_release(upload: Upload) -> Upload:
     return broken(upload, releases=lambda *_: ())
 
 
+def forgets_who_adds_noise(upload: Upload) -> Upload:
+    """As if whoever sees less saw the data as it is."""
+    return broken(upload, releases_in_sum=lambda self, *_: (Release(self.message, None),))
+
+
 def asks_for_too_little_noise(upload: Upload) -> Upload:
     return broken(upload, largest_ratio=lambda self, *given: 4 * type(upload).largest_ratio(self, *given))
 
@@ -233,6 +238,7 @@ BREAKAGES: tuple[tuple[Callable[[Upload], Upload], Check, Callable[[Upload], boo
     (simulates_without_noise, conformance.check_that_a_simulation_has_the_law_of_the_two_halves, noisy),
     (claims_less, conformance.check_that_releases_admit_the_mechanism, everything),
     (hides_a_release, conformance.check_that_releases_admit_the_mechanism, everything),
+    (forgets_who_adds_noise, conformance.check_that_who_sees_less_learns_no_more, noisy),
     (asks_for_too_little_noise, conformance.check_that_a_budget_is_kept, bounded),
     (agrees_on_less_noise, conformance.check_that_noise_is_agreed_on_as_it_is_simulated, keeping_a_target),
     (charges_half, conformance.check_that_the_cost_is_that_of_the_layout, everything),

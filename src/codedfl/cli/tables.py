@@ -17,7 +17,6 @@ from codedfl._messages import number
 from codedfl.cli.plugin_command import broken_schemes, usable_schemes
 from codedfl.data import DatasetStatus, DeviceSummary
 from codedfl.experiment import SHARES, Comparison, Verdict, best_schemes, notes_on, privacy_of, time_to_share, verdict
-from codedfl.fleet import Fleet
 from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
 from codedfl.training import RunResult
 
@@ -160,8 +159,8 @@ def devices_table(comparison: Comparison) -> Table:
     setting = comparison.setting
     probability = setting.timing().arrival_probability(1)
     summaries = setting.federation.describe()
-    radio = isinstance(setting.fleet, Fleet)
-    title = f"{setting.channel.bandwidth_hz / 1e3:.1f} kHz each" if radio else f"rounds of {setting.deadline_s:g} s"
+    radio = f"{setting.channel.bandwidth_hz / 1e3:.1f} kHz each"
+    title = radio if setting.fleet.radio else f"rounds of {setting.deadline_s:g} s"
     described = {name: values for name, values in setting.fleet.columns().items() if name in FLEET_COLUMNS}
     table = new_table(f"devices ({title})")
     table.add_column("device")

@@ -17,7 +17,7 @@ from codedfl._messages import shown
 from codedfl.config import Config, flatten, load_config
 from codedfl.errors import InputError
 from codedfl.fleet import Workload
-from codedfl.schemes import SCHEMES
+from codedfl.schemes import scheme_builder, scheme_names
 
 DEFAULT_ROUNDS = 100
 """Rounds if neither they nor a training time are given."""
@@ -174,9 +174,14 @@ def _overrides(params: Mapping[str, Any], rows: int, columns: int) -> dict[str, 
         "training.rounds": _rounds(params["rounds"], params["total_time_s"]),
     }
     values |= {KEYS[name]: params[name] for name in ("total_time_s", "deadline_s") if params[name] is not None}
-    if params["rounds"] is not None and scheme in SCHEMES and "rounds" in inspect.signature(SCHEMES[scheme]).parameters:
+    if params["rounds"] is not None and _has_rounds(scheme):
         values[f"options.{scheme}.rounds"] = params["rounds"]
     return values | _fleet_overrides(params["fleet"])
+
+
+def _has_rounds(scheme: str) -> bool:
+    """Return whether a scheme has the number of rounds as an option of its own."""
+    return scheme in scheme_names() and "rounds" in inspect.signature(scheme_builder(scheme)).parameters
 
 
 def _rounds(rounds: Any, total_time_s: Any) -> Any:

@@ -272,7 +272,7 @@ def noise_from_incentive(
 ) -> tuple[FloatArray, BoolArray | None]:
     """Return the noise variances that result from a mechanism, and the devices that upload; None for all."""
     outcome = incentive_outcome(incentive, devices, coded_samples)
-    if isinstance(outcome, Contract):
+    if outcome.participants is None:
         return outcome.noise_variance, None
     return np.where(outcome.participants, outcome.noise_variance, 0.0), outcome.participants
 

@@ -22,7 +22,7 @@ from codedfl.experiment._pace import Pace
 from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
 from codedfl.files import plain, write_atomically
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import Covers, EmpiricalBound, GaussianMechanism, audit_scores, model_scores
+from codedfl.privacy import Covers, EmpiricalBound, audit_scores, model_scores
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.training import (
@@ -32,7 +32,6 @@ from codedfl.training import (
     Run,
     RunResult,
     Scheme,
-    payloads_of,
     train_together,
 )
 from codedfl.typing import ShortRepr
@@ -235,7 +234,7 @@ def _gaussian(result: RunResult, covers: Covers) -> bool:
         for release in sent
         if covers == "everything" or release.upload
     ]
-    return all(isinstance(mechanism, GaussianMechanism) and mechanism.sampling_rate == 1 for mechanism in counted)
+    return all(mechanism is not None and mechanism.mu is not None for mechanism in counted)
 
 
 class _Watched:
@@ -248,6 +247,6 @@ class _Watched:
         return getattr(self.prepared.scheme, name)
 
     def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
-        updates = list(round.updates)
-        add_updates(self.evidence, self.planted, self.prepared, state.model, round, updates)
-        return self.prepared.scheme.step(state, replace(round, payloads=payloads_of(updates)))
+        round = replace(round, payloads=list(round.payloads))  # they can be read once
+        add_updates(self.evidence, self.planted, self.prepared, state.model, round, list(round.updates))
+        return self.prepared.scheme.step(state, round)

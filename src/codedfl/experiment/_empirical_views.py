@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from codedfl.coding import CodedData, Geometry, Gram, Rows, SubspaceSketch, compute_gram
+from codedfl.errors import InputError
 from codedfl.experiment._empirical_canaries import PlantedCanaries
 from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.privacy import coded_scores
@@ -107,7 +108,7 @@ def add_updates(
     if target is None or not target.sums_only:
         for signal, seen in zip(signals, released, strict=True):
             _add_outer(evidence, *signal, seen)
-    elif len(released) >= max(getattr(prepared.device, "shares", 1), 1):
+    elif len(released) >= max(prepared.device.shares, 1):
         canaries, features, residuals = (np.concatenate(parts) for parts in zip(*signals, strict=True))
         _add_outer(evidence, canaries, features, residuals, np.sum(released, axis=0))
 
@@ -209,7 +210,10 @@ def _add_symmetric(evidence: Evidence, canaries: IntArray, rows: FloatArray, see
 @singledispatch
 def _add_held(held: object, evidence: Evidence, message: _Message) -> None:  # noqa: ARG001
     """Add what an upload left at the server, by what that is."""
-    raise TypeError(f"no audit knows how to read a {type(held).__name__}")
+    raise InputError(
+        f"schemes: the audit cannot read the {type(held).__name__} that the server holds after the upload"
+        f" {message.upload.describe()!r}: leave schemes with it out."
+    )
 
 
 @_add_held.register

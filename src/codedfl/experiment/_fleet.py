@@ -93,7 +93,7 @@ def build_channel(config: Config, fleet: AnyFleet, workload: Workload) -> Channe
     """
     given = config.fleet
     channel = Channel(given.bandwidth_hz, given.noise_power_dbm, given.mean_gain, given.download_rate_bps)
-    if isinstance(fleet, MeasuredFleet):
+    if not fleet.radio:
         _require_sense(config, fleet, workload)
         return channel
     if given.straggler_ratio == 0:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from codedfl.coding import batch_curvature, coded_spectrum
 from codedfl.config import Config
 from codedfl.experiment._build import Experiment
 from codedfl.identity import identity
 from codedfl.setting import Setting
-from codedfl.training import DevicePlan, Idle, LearningRate, PreparedScheme, Scheme, StepSizeChoice, rounds_within
+from codedfl.training import DevicePlan, LearningRate, PreparedScheme, Scheme, StepSizeChoice, rounds_within
 
 OWN_STEP_MULTIPLES = tuple(2.0**-halvings for halvings in range(7))
 """Multiples of the step of a scheme that tunes itself: 1, and those to back off to if the run diverges."""
@@ -43,7 +42,8 @@ class Job:
     @property
     def covered_by_upload(self) -> bool:
         """Whether devices send nothing but an upload with an epsilon, so that the step may depend on that alone."""
-        return self.experiment.setting.privacy is not None and isinstance(self.scheme.device, Idle)
+        own_step = self.scheme.device.idle and self.scheme.server is not None
+        return self.experiment.setting.privacy is not None and own_step
 
     def scale(self, choice: StepSizeChoice | None) -> float | None:
         """Return the step size in units of ``1 / L``: chosen, or given; None for a scheme that tunes itself."""
@@ -65,7 +65,8 @@ class Job:
             return tuple(LearningRate(multiple) for multiple in multiples)
         smaller = sorted((t.scale for t in choice.trials if t.scale < scale), reverse=True) if choice else []
         decay_rounds = self.config.learning_rate.decay_rounds
-        smoothness = _coded_curvature(prepared) if self.covered_by_upload else prepared.smoothness
+        own_step = prepared.server if self.covered_by_upload else None
+        smoothness = prepared.smoothness if own_step is None else own_step.curvature()
         return tuple(LearningRate.relative(each, smoothness, decay_rounds) for each in (scale, *smaller))
 
 
@@ -93,10 +94,3 @@ def run_identity(scheme: Scheme, experiment: Experiment) -> str:
             None if own_step else rate if rate.scale == "grid" else (rate.scale, rate.decay_rounds),
         )
     )
-
-
-def _coded_curvature(prepared: PreparedScheme) -> float:
-    """Return the curvature of the coded data that the server takes its steps on."""
-    (coded,) = prepared.held
-    batch = int(getattr(prepared.server, "batch", coded.coded_samples))
-    return batch_curvature(coded_spectrum(coded), coded.coded_samples, batch)

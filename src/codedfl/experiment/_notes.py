@@ -11,15 +11,10 @@ from codedfl.data import Federation, is_federation_folder, is_file_name
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.experiment._round_notes import round_notes
-from codedfl.fleet import MeasuredFleet
-from codedfl.schemes import CurvatureState
-from codedfl.training import RunResult
+from codedfl.schemes import FULLY_PRIVATE
 
 HARDLY_EVER = 1e-3
 """An arrival probability below which a device deserves a note."""
-
-COVERED_IN_FULL = ("dp-gd", "ssp", "one-shot")
-"""Schemes that a private comparison should not be without, as epsilon covers everything; the most accurate first."""
 
 FAR = 1.0
 """Standard deviations of the targets beyond which a mean that is not subtracted costs much accuracy."""
@@ -51,25 +46,13 @@ def notes_on(comparison: Comparison) -> list[str]:
     for result in comparison.results:
         if result.message:
             notes.append(f"{result.scheme.title} {result.message}.")
-        notes += _damping_notes(result)
+        notes += [f"{result.scheme.title} {each}." for each in result.scheme.remarks(result.progress.state)]
         if result.choice and result.choice.at_edge and len(result.choice.trials) > 1:
             notes.append(
                 f"{result.scheme.title} did best with the step size {result.scale:g} / L at the edge of learning_rate.grid:"
                 " a wider grid might do better."
             )
     return notes
-
-
-def _damping_notes(result: RunResult) -> list[str]:
-    """Return a note if a sketch was too poor for the damping that it suggested."""
-    state = result.progress.state
-    if not isinstance(state, CurvatureState) or state.dampings == 0:
-        return []
-    times = "once" if state.dampings == 1 else f"{state.dampings} times"
-    return [
-        f"{result.scheme.title} did not settle with the damping that its sketch suggested, and raised it {times}: sketching more"
-        f" rows (options.{result.scheme.name}.sketch_rows) or more directions (options.{result.scheme.name}.rank) helps."
-    ]
 
 
 def _fleet_notes(comparison: Comparison) -> list[str]:
@@ -83,8 +66,7 @@ def _fleet_notes(comparison: Comparison) -> list[str]:
 
 def _recording_notes(comparison: Comparison) -> list[str]:
     """Return a note if a recording of answers is shorter than the run."""
-    fleet = comparison.setting.fleet
-    recorded = fleet.recorded_rounds if isinstance(fleet, MeasuredFleet) else None
+    recorded = comparison.setting.fleet.recorded_rounds
     longest = max((r.final.round for r in comparison.results if r.prepared.device.broadcasts), default=0)
     if recorded is None or longest <= recorded:
         return []
@@ -142,8 +124,8 @@ def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
     if titles := uncovered["nothing"]:
         yield f"epsilon of {', '.join(titles)} covers nothing."
     covered = [name for name, guarantee in guarantees.items() if guarantee.covers == "everything"]
-    others = [name for name in COVERED_IN_FULL if name not in comparison.config.schemes]
-    if others and (not covered or COVERED_IN_FULL[0] in others):
+    others = [name for name in FULLY_PRIVATE if name not in comparison.config.schemes]
+    if others and (not covered or FULLY_PRIVATE[0] in others):
         yield f"epsilon covers all that devices send with {', '.join(others)}, not compared here: add to schemes what suits you."
     if far := _far_from_zero(comparison.setting.federation):
         yield (

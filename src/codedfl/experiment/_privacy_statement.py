@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from codedfl._messages import listing
 from codedfl.config import Config
 from codedfl.data import FeatureMap, Preprocessing
@@ -22,14 +24,27 @@ MOST_NAMES = 8
 """Largest number of columns that a clause names."""
 
 
-def upload_releases(scheme: Scheme, setting: Setting, plan: DevicePlan) -> list[tuple[Release, ...]]:
-    """Return what each device sends before the rounds, each with its mechanism: what sets the clip norm, and the upload."""
+def upload_releases(
+    scheme: Scheme,
+    setting: Setting,
+    plan: DevicePlan,
+    releases: Callable[[Setting, DevicePlan, int], tuple[Release, ...]] | None = None,
+) -> list[tuple[Release, ...]]:
+    """Return what each device sends before the rounds, each with its mechanism: what sets the clip norm, and the upload.
+
+    Args:
+        scheme: the scheme.
+        setting: data and code.
+        plan: the work of the devices.
+        releases: those of the upload to somebody who sees less of it, such as `Upload.releases_in_sum`; by default all.
+    """
     spent = setting.privacy.spent if setting.privacy else ()
     preparation = tuple(Release("norms of the samples", mechanism, preparation=True) for mechanism in spent)
     devices = range(setting.federation.devices)
     if scheme.upload is None:
         return [preparation for _ in devices]
-    return [(*preparation, *scheme.upload.releases(setting, plan, device)) for device in devices]
+    releases = releases or scheme.upload.releases
+    return [(*preparation, *releases(setting, plan, device)) for device in devices]
 
 
 def releases_of(result: RunResult) -> list[tuple[Release, ...]]:
@@ -39,10 +54,9 @@ def releases_of(result: RunResult) -> list[tuple[Release, ...]]:
     part in depends on the channel and not on its data.
     """
     prepared, ledger = result.prepared, result.progress.ledger
-    rate = float(getattr(prepared.device, "sampling_rate", 1.0))
     uploads = upload_releases(result.scheme, prepared.setting, prepared.device)
     return [
-        (*sent, *update_releases(int(updates), float(precision), rate))
+        (*sent, *update_releases(int(updates), float(precision), prepared.device.sampling_rate))
         for sent, updates, precision in zip(uploads, ledger.updates, ledger.precision, strict=True)
     ]
 

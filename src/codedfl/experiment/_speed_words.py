@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from codedfl.experiment._race import Race
+from codedfl.schemes import YARDSTICK
 
 if TYPE_CHECKING:
     from codedfl.experiment._verdict import Verdict
@@ -66,9 +67,9 @@ class SpeedWords:
 
     def fedavg(self, race: Race) -> str:
         """Say how long the usual scheme takes."""
-        if "fedavg" not in self.verdict.candidates or "fedavg" in race.first:
+        if YARDSTICK not in self.verdict.candidates or YARDSTICK in race.first:
             return ""
-        took = race.seconds.get("fedavg")
+        took = race.seconds.get(YARDSTICK)
         never = (
             "; FedAvg never gets there to stay"
             if len(self.verdict.evidence) == 1

@@ -13,7 +13,6 @@ from codedfl.experiment._notes import notes_on
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.experiment._verdict import verdict
 from codedfl.files import plain
-from codedfl.fleet import RoundTiming
 from codedfl.training import Ledger, RunResult
 
 SHARES = (90, 95)
@@ -43,7 +42,7 @@ def summarise(comparison: Comparison) -> dict[str, Any]:
             "delta": comparison.config.privacy.delta,
             "local_steps": setting.local_steps,
             "deadline_s": setting.deadline_s,
-            "bandwidth_hz": setting.channel.bandwidth_hz if isinstance(timing, RoundTiming) else None,
+            "bandwidth_hz": setting.channel.bandwidth_hz if timing.radio else None,
             "straggler_ratio": timing.straggler_ratio(1),
             "smoothness": setting.gram.smoothness,
             "incentive": _incentive(comparison),

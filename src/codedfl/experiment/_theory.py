@@ -14,7 +14,7 @@ from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._runner import run
 from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
 from codedfl.files import plain
-from codedfl.fleet import AdaptiveBatchArrivals, Arrivals, FixedBatchArrivals
+from codedfl.fleet import Arrivals, inverse_batch_of
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
@@ -29,7 +29,7 @@ from codedfl.theory import (
     RoundVariance,
     measure_constants,
 )
-from codedfl.training import Callback, InverseProbability, RunProgress, RunResult, Scheme
+from codedfl.training import Callback, RunProgress, RunResult, Scheme
 from codedfl.typing import FloatArray, ShortRepr
 
 MOST_EXACT_WORK = 2e10
@@ -220,14 +220,12 @@ def run_theory(
 
 def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> RoundLaw:
     """Return the law of a round of SCFL in its setting."""
-    aggregation = scheme.aggregation
+    device_weight, inverse_batch = scheme.aggregation.device_weight, inverse_batch_of(arrivals)
     if setting.cohort is not None:
         raise InputError(
             f"training.cohort = {setting.cohort}: the theory is about rounds in which every device is asked, so set it to 0."
         )
-    if not isinstance(aggregation, InverseProbability) or not isinstance(
-        arrivals, AdaptiveBatchArrivals | FixedBatchArrivals
-    ):
+    if device_weight is None or inverse_batch is None:
         raise InputError(f"the theory is about SCFL, not about {scheme.title}: choose scfl.")
     if scheme.upload is not None and not scheme.upload.has_rows:
         raise InputError(f"options.{scheme.name}.upload: the theory is about coded rows, so set it to 'rows'.")
@@ -240,13 +238,13 @@ def round_of(scheme: Scheme, setting: Setting, arrivals: Arrivals) -> RoundLaw:
     return RoundLaw(
         parts=tuple(setting.rows(i) for i in range(setting.federation.devices)),
         arrival_probability=arrivals.probability,
-        inverse_batch=arrivals.inverse_batch,
+        inverse_batch=inverse_batch,
         coded_samples=code.coded_samples,
         server_batch=setting.server_batch_of(code.coded_samples),
         noise_variance=code.noise_variance,
         label_noise_variance=code.label_noise_variance,
         local_steps=setting.local_steps,
-        device_weight=aggregation.device_weight,
+        device_weight=device_weight,
         uploading=code.uploading,
     )
 

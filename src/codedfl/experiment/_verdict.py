@@ -15,6 +15,7 @@ from codedfl.experiment._differences import Differences, schemes_of
 from codedfl.experiment._evidence import Evidence, SchemeEvidence, evidence_of
 from codedfl.experiment._noise import Difference, Source
 from codedfl.experiment._race import Goal, Race, goal_of, race
+from codedfl.schemes import YARDSTICK
 
 Coding = Literal["pays", "does not pay", "makes little difference"]
 
@@ -128,8 +129,8 @@ def verdict(comparisons: Comparison | Evidence | Sequence[Comparison | Evidence]
         training=training,
         everything=everything,
         coding=_coding(evidence, names, everything) if everything else None,
-        fedavg_suffices="fedavg" in likely and "fedavg" in everything.first
-        if everything and "fedavg" in names and len(names) > 1
+        fedavg_suffices=YARDSTICK in likely and YARDSTICK in everything.first
+        if everything and YARDSTICK in names and len(names) > 1
         else None,
         fell={n: next(c for c in each if c and c.fell) for n, each in courses.items() if _mostly(each, "fell")},
         rising=tuple(name for name, each in courses.items() if name in names and _mostly(each, "rising")),

@@ -24,7 +24,14 @@ Example:
 """
 
 from codedfl.fleet._answers import Answers, ArrivalChances, RecordedAnswers, ResponseTimes
-from codedfl.fleet._arrivals import AdaptiveBatchArrivals, Arrivals, CohortArrivals, FixedBatchArrivals, in_cohorts
+from codedfl.fleet._arrivals import (
+    AdaptiveBatchArrivals,
+    Arrivals,
+    CohortArrivals,
+    FixedBatchArrivals,
+    in_cohorts,
+    inverse_batch_of,
+)
 from codedfl.fleet._fleet_files import is_recording, read_fleet
 from codedfl.fleet._measured import AnyFleet, MeasuredFleet, MeasuredTiming, Timing, round_timing
 from codedfl.fleet._profiles import Fleet, draw_fleet
@@ -73,6 +80,7 @@ __all__ = [
     "expected_return",
     "fastest_deadline",
     "in_cohorts",
+    "inverse_batch_of",
     "is_recording",
     "optimal_loads",
     "patient_deadline",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy import special
@@ -34,6 +34,9 @@ class Answers(Protocol):
     def mean_s(self) -> FloatArray | None:
         """The mean time until each device answers, (N,); None if only its chance to make the deadline is known."""
 
+    def columns(self) -> dict[str, FloatArray]:
+        """Return what is known about the seconds of every device, by the name of its column in a file, (N,) each."""
+
     @property
     def shortest_s(self) -> float:
         """A deadline that hardly anybody makes."""
@@ -45,9 +48,6 @@ class Answers(Protocol):
     @property
     def rounds(self) -> int | None:
         """How many rounds were recorded; None if answers are drawn."""
-
-    def columns(self) -> dict[str, FloatArray]:
-        """Return what is known about the seconds of every device, by the name of its column in a file, (N,) each."""
 
     def among(self, devices: IntArray) -> Answers:
         """Return the answers of the devices with these indices."""
@@ -62,7 +62,7 @@ class Answers(Protocol):
 class _Drawn:
     """Answers drawn independently: one uniform number per device and round, so that a longer deadline only adds devices."""
 
-    rounds = None
+    rounds: ClassVar[None] = None
 
     def probability(self, deadline_s: float, work: FloatArray) -> FloatArray:
         raise NotImplementedError
@@ -114,7 +114,7 @@ class ArrivalChances(_Drawn, ShortRepr):
         return math.inf
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return nothing."""
+        """Return nothing: a chance says nothing about seconds."""
         return {}
 
     def among(self, devices: IntArray) -> ArrivalChances:
@@ -182,7 +182,7 @@ class ResponseTimes(_Drawn, ShortRepr):
         return Z95 - np.sqrt(np.maximum(Z95**2 - 2.0 * np.log(self.p95_s / self.mean_s), 0.0))
 
     def columns(self) -> dict[str, FloatArray]:
-        """Return mean and 95th percentile."""
+        """Return both numbers."""
         return {"mean_s": self.mean_s, "p95_s": self.p95_s}
 
     def among(self, devices: IntArray) -> ResponseTimes:

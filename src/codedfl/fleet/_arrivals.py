@@ -24,7 +24,11 @@ BATCHES_AT_ONCE = 256
 
 
 class Arrivals(Protocol):
-    """Tells the round loop which devices meet the deadline."""
+    """Tells the round loop which devices meet the deadline.
+
+    Arrivals whose batches have a law in closed form tell ``E[1 / b_i | arrival]`` as ``inverse_batch``, (N,); see
+    `inverse_batch_of`.
+    """
 
     @property
     def probability(self) -> FloatArray:
@@ -175,6 +179,11 @@ class CohortArrivals:
         return self.everyone.probability
 
     @property
+    def inverse_batch(self) -> FloatArray:
+        """E[1 / b_i | arrival] of a device that is asked, (N,)."""
+        return self.everyone.inverse_batch
+
+    @property
     def duration_s(self) -> float:
         """T."""
         return self.everyone.duration_s
@@ -186,6 +195,12 @@ class CohortArrivals:
         asked = rng.choice(devices, self.cohort, replace=False, shuffle=False)
         asked.sort()
         return replace(self.everyone.among(asked).attend(round), devices=asked, weight=devices / self.cohort)
+
+
+def inverse_batch_of(arrivals: Arrivals) -> FloatArray | None:
+    """Return ``E[1 / b_i | arrival]``, (N,), NaN for a device that never arrives; None if it has no closed form."""
+    known: FloatArray | None = getattr(arrivals, "inverse_batch", None)
+    return known
 
 
 def given_arrival(joint: FloatArray, probability: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,9 @@ class MeasuredFleet(ShortRepr):
     batch_size: IntArray | None = None
     mac_rate: FloatArray | None = None
     uplink_bps: FloatArray | None = None
+
+    radio: ClassVar[Literal[False]] = False
+    """Whether its answers follow from the radio model, and devices can adapt to the channel."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", checked_names(self.names))
@@ -115,6 +119,9 @@ class MeasuredTiming(ShortRepr, ServerTiming):
     fleet: MeasuredFleet
     workload: Workload
     deadline_s: float
+
+    radio: ClassVar[Literal[False]] = False
+    """Whether times follow from the radio model."""
 
     def __post_init__(self) -> None:
         require_positive("deadline_s", self.deadline_s)
@@ -217,6 +224,6 @@ def round_timing(fleet: AnyFleet, channel: Channel, workload: Workload, deadline
         >>> round_timing(fleet, Channel(), Workload.for_linear_model(50, 2, 5), 10.0).straggler_ratio(1)
         0.35
     """
-    if isinstance(fleet, MeasuredFleet):
-        return MeasuredTiming(fleet, workload, deadline_s)
-    return RoundTiming(fleet, channel, workload, deadline_s)
+    if fleet.radio:
+        return RoundTiming(fleet, channel, workload, deadline_s)
+    return MeasuredTiming(fleet, workload, deadline_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -33,6 +34,12 @@ class Fleet(ShortRepr):
     names: tuple[str, ...]
     mac_rate: FloatArray
     transmit_power_dbm: FloatArray
+
+    radio: ClassVar[Literal[True]] = True
+    """Whether its answers follow from the radio model, and devices can adapt to the channel."""
+
+    recorded_rounds: ClassVar[None] = None
+    """How many rounds were recorded; None as answers are drawn."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", checked_names(self.names))

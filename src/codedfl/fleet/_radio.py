@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -137,6 +138,9 @@ class RoundTiming(ShortRepr, ServerTiming):
     channel: Channel
     workload: Workload
     deadline_s: float
+
+    radio: ClassVar[Literal[True]] = True
+    """Whether times follow from the radio model."""
 
     def __post_init__(self) -> None:
         require_positive("deadline_s", self.deadline_s)

@@ -19,7 +19,7 @@ from scipy import optimize
 from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.fleet._inputs import count_vector, counts, whole_number
-from codedfl.fleet._measured import MeasuredTiming, Timing
+from codedfl.fleet._measured import Timing
 from codedfl.fleet._radio import RoundTiming
 from codedfl.typing import BoolArray, FloatArray, IntArray
 
@@ -143,7 +143,7 @@ def optimal_loads(timing: Timing, samples: npt.ArrayLike) -> IntArray:
         array([289, 231])
     """
     most = count_vector("samples", samples, timing.fleet.devices)
-    if isinstance(timing, MeasuredTiming):
+    if not timing.radio:
         usual = timing.fleet.usual_batch(most)
         return np.where(timing.arrival_probability(usual) > 0, usual, 0)
     low, high = np.zeros_like(most), most + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -43,6 +44,9 @@ class Contract(ShortRepr):
     mi_dp_bits: FloatArray
     noise_variance: FloatArray
     reward: FloatArray
+
+    participants: ClassVar[None] = None
+    """Which devices take part; None for all of them, as every device picks an item."""
 
     @property
     def sensitivity(self) -> FloatArray:

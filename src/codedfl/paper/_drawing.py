@@ -14,20 +14,23 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, Scala
 
 from codedfl.paper._setups import CIFAR10, DIGITS, MNIST
 from codedfl.paper._tables import Tables, column, where
-from codedfl.plotting import COLOURS, new_figure
+from codedfl.plotting import new_figure
+from codedfl.schemes import PAPER_SCHEMES, make_scheme
 
 TITLES = {setup.name: setup.title for setup in (MNIST, CIFAR10, DIGITS)}
 
+_OWN = {name: make_scheme(name).colour or "" for name in PAPER_SCHEMES}
+
 LINE_COLOURS = {
-    "SCFL": COLOURS["scfl"],
-    "SCFL (b=32)": COLOURS["scfl-fixed"],
-    "FedAvg": COLOURS["fedavg"],
-    "DP-CFL": COLOURS["dp-cfl"],
-    "CodedFedL": COLOURS["codedfedl"],
+    "SCFL": _OWN["scfl"],
+    "SCFL (b=32)": _OWN["scfl-fixed"],
+    "FedAvg": _OWN["fedavg"],
+    "DP-CFL": _OWN["dp-cfl"],
+    "CodedFedL": _OWN["codedfedl"],
     "CodedFedL, no noise": "#7BC8A4",
-    "SCFL, contract": COLOURS["scfl"],
+    "SCFL, contract": _OWN["scfl"],
     "SCFL, Stackelberg": "#D55E00",
-    "no incentive (FedAvg)": COLOURS["fedavg"],
+    "no incentive (FedAvg)": _OWN["fedavg"],
 }
 OTHER_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = "osD^vP"

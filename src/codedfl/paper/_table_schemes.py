@@ -10,7 +10,7 @@ from codedfl.paper._figure import Figure
 from codedfl.paper._setups import Scope
 from codedfl.paper._tables import Row, Tables, where
 from codedfl.schemes import COLUMNS, PAPER_SCHEMES, describe, make_scheme
-from codedfl.training import AllocatedGradient, Idle, Scheme
+from codedfl.training import Scheme
 
 PRINTED = {
     "cfl-fb": {"noise": False, "mini_batch": False, "periodical": False},
@@ -25,13 +25,9 @@ mini-batches) describe how its authors train at the server."""
 def properties(scheme: Scheme) -> dict[str, bool]:
     """Return the properties of a scheme that Table I lists."""
     found = {"noise": scheme.upload is not None and scheme.upload.noise}
-    match scheme.device:
-        case Idle():
-            return found
-        case AllocatedGradient(mini_batches=parts):
-            return found | {"mini_batch": parts > 1, "periodical": False}
-        case _:
-            return found | {"mini_batch": True, "periodical": True}
+    if scheme.device.idle:
+        return found
+    return found | {"mini_batch": not scheme.device.full_batch, "periodical": scheme.describe_steps() == "tau"}
 
 
 def tables(scope: Scope, outcomes: Outcomes) -> Tables:  # noqa: ARG001

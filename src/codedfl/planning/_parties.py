@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codedfl.fleet import Arrivals
+from codedfl.fleet import Arrivals, inverse_batch_of
 from codedfl.setting import Setting
-from codedfl.training import CodedSGD, DevicePlan, Scheme, full_steps_of
+from codedfl.training import DevicePlan, Scheme
 from codedfl.typing import FloatArray
 
 SAMPLED_ROUNDS = 64
@@ -50,7 +50,7 @@ class Attended:
                 inverse[device] += 1.0 / min(batch, samples[device])
                 count[device] += 1
         pooled = inverse.sum() / max(count.sum(), 1.0)
-        known = getattr(getattr(arrivals, "everyone", arrivals), "inverse_batch", None)
+        known = inverse_batch_of(arrivals)
         mean = np.where(count > 0, inverse / np.maximum(count, 1), pooled) if known is None else np.nan_to_num(known)
         return cls(probability, asked, mean, float(total.sum() / max(count.sum(), 1.0)))
 
@@ -142,16 +142,11 @@ class ServerShare:
         """Read the server's part off a scheme; None without one."""
         if scheme.server is None:
             return None
-        if not isinstance(scheme.server, CodedSGD):
-            return cls(1.0, 1, 1.0, 0.0)
         weights = scheme.aggregation.mean_weights(np.zeros(setting.federation.devices), setting.code.uploading)
         weight = 1.0 if weights is None else weights[1]
-        if scheme.upload is not None and not scheme.upload.has_rows:
-            steps = full_steps_of(setting)
-            return cls(weight, steps, setting.local_steps / steps, 0.0)
-        rows = sum(plan.coded_rows(setting.code.coded_samples))
-        batch = setting.server_batch_of(rows)
-        return cls(weight, setting.local_steps, 1.0, setting.local_steps * weight**2 * (1.0 / batch - 1.0 / rows))
+        has_rows = scheme.upload is None or scheme.upload.has_rows
+        part = scheme.server.forecast(setting, sum(plan.coded_rows(setting.code.coded_samples)) if has_rows else 0)
+        return cls(weight, part.steps, part.multiple, part.steps * weight**2 * part.sampling)
 
 
 def uncovered_share(plan: DevicePlan, setting: Setting) -> float:

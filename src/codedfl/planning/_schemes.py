@@ -16,7 +16,7 @@ from codedfl.planning._paths import Scores, Training, reference_values, row_valu
 from codedfl.planning._views import CodedMoments, coded_view, plain_view
 from codedfl.schemes import CurvatureCoded
 from codedfl.setting import Setting
-from codedfl.training import CodedSGD, DevicePlan, OneShot, Scheme
+from codedfl.training import DevicePlan, OneShot, Scheme
 from codedfl.typing import FloatArray
 
 MOST_ROUNDS = 30_000
@@ -142,7 +142,7 @@ def _training(situation: Situation, fold: Fold) -> Training:
         return Training(fold, view, devices, server, (0.0, 0.0), average, one_step=True, parity_noise=parity_noise)
     coded = _coded(situation, fold)
     weights = round(devices.mean_weight, 6), server.weight
-    make_up = isinstance(scheme.server, CodedSGD) and scheme.server.make_up
+    make_up = scheme.server is not None and scheme.server.make_up
     view = fold.once(
         (id(coded), weights, make_up), lambda: coded_view(fold, coded, *weights, total=sum(weights), make_up=make_up)
     )

@@ -15,31 +15,12 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from codedfl.plotting._canvas import DARK, GREY, new_figure, tidy, to_png, without_maths
+from codedfl.plotting._lines import Line, lines_named, lines_of
 from codedfl.training import Evaluation, Reference, RunResult
 from codedfl.typing import FloatArray
 
 Clock = Literal["training", "everything"]
 Metric = Literal["accuracy", "r2"]
-COLOURS = {
-    "fedavg": "#E69F00",
-    "cfl-fb": "#999999",
-    "codedfedl": "#009E73",
-    "dp-cfl": "#CC79A7",
-    "scfl-fixed": "#56B4E9",
-    "scfl": "#0072B2",
-    "ccfl": "#C1121F",
-    "momentum": "#D55E00",
-    "fed3r": "#117733",
-    "one-shot": "#882255",
-    "dp-gd": "#6A3D9A",
-    "ihm": "#B15928",
-    "ssp": "#44AA99",
-    "scfl-private": "#88CCEE",
-}
-"""Colours that stay apart for colour-blind readers (Okabe and Ito, then Tol), with strong ones for SCFL and CCFL."""
-
-STRONG = ("scfl", "ccfl")
-"""Schemes whose lines are thicker."""
 
 SCORE_TITLES = {"accuracy": "test accuracy", "r2": "test R²"}
 
@@ -85,7 +66,12 @@ def curves_figure(
     axes = figure.add_subplot()
     curves = [(result, _finite(result.curve)) for result in results]
     latest = max(_seconds(result.final, clock) for result in results) or results[0].prepared.setting.deadline_s
-    lines = [_draw_run(axes, result, curve, clock, latest, metric) for result, curve in curves if curve]
+    looks = lines_of(result.scheme for result in results)
+    lines = [
+        _draw_run(axes, result, curve, looks[result.scheme.name], clock, latest, metric)
+        for result, curve in curves
+        if curve
+    ]
     if reference and math.isfinite(reference.score):
         label = f"centralised {_in_words(reference.score, metric)}"
         line = axes.axhline(reference.score, color=DARK, linestyle="--", linewidth=1, label=label, zorder=2)
@@ -116,26 +102,25 @@ def _draw_run(
     axes: Axes,
     result: RunResult,
     curve: Sequence[Evaluation],
+    look: Line,
     clock: Clock,
     latest: float,
     metric: Metric,
 ) -> tuple[float, Line2D]:
     """Draw one learning curve, and return its end; a model that is there at once stays, dotted, until the end."""
-    name, end = result.scheme.name, curve[-1].score
-    colour = COLOURS.get(name, DARK)
+    end = curve[-1].score
     times, scores = [_seconds(point, clock) for point in curve], [point.score for point in curve]
     at_once = len(curve) == 1
     if at_once:
         times, scores = [*times, latest], scores * 2
-    strong = name in STRONG
     suffix = " (diverged)" if result.status == "diverged" else f" {_in_words(end, metric)}"
     (line,) = axes.plot(
         times,
         scores,
         ":" if at_once else "-",
-        color=colour,
-        linewidth=2.6 if strong else 1.6,
-        zorder=4 if strong else 3,
+        color=look.colour,
+        linewidth=2.6 if look.prominent else 1.6,
+        zorder=4 if look.prominent else 3,
         marker="o",
         markevery=[0 if at_once else -1],
         markersize=5,
@@ -219,15 +204,16 @@ def draw_seed_curves(
     ends = [[_seconds(curve[-1], clock) for curve in scheme.curves if curve] for scheme in schemes]
     latest = max((float(np.mean(each)) for each in ends if each), default=0.0) or 1.0
     drawn: list[tuple[float, float, float, Line2D]] = []
+    looks = lines_named(scheme.name for scheme in schemes)
     for scheme in schemes:
         band = _band(scheme.curves, clock, latest)
         if band is None:
             continue
         times, low, mean, high = band
-        colour = COLOURS.get(scheme.name, DARK)
-        strong = scheme.name in STRONG
-        axes.fill_between(times, low, high, color=colour, alpha=0.13, linewidth=0, zorder=1)
-        lines = axes.plot(times, mean, color=colour, linewidth=2.4 if strong else 1.6, label=scheme.title, zorder=2)
+        look = looks[scheme.name]
+        width = 2.4 if look.prominent else 1.6
+        axes.fill_between(times, low, high, color=look.colour, alpha=0.13, linewidth=0, zorder=1)
+        lines = axes.plot(times, mean, color=look.colour, linewidth=width, label=scheme.title, zorder=2)
         drawn.append((float(mean[-1]), float(mean[len(mean) // 20]), float(high.max()), lines[0]))
     handles: list[Line2D | Patch] = [line for _, _, _, line in sorted(drawn, key=lambda item: -item[0])]
     if centralised is not None and math.isfinite(centralised):

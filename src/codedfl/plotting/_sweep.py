@@ -13,7 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 from codedfl.plotting._canvas import DARK, GREY, new_figure, tidy, to_png
-from codedfl.plotting._curves import COLOURS, SCORE_TITLES, STRONG, seed_handles
+from codedfl.plotting._curves import SCORE_TITLES, seed_handles
+from codedfl.plotting._lines import Line, lines_named
 
 MOST_KEYS, MOST_PANELS, MOST_COLUMNS = 3, 16, 4
 
@@ -62,13 +63,14 @@ def draw_sweep(over: Values, means: Sequence[Mapping[str, Any]], metric: str, se
     figure = new_figure(width, 3.0 * rows + 0.6 if len(panels) > 1 else 4.6)
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
     titles: dict[str, str] = {}
+    looks = lines_named(dict.fromkeys(mean["scheme"] for mean in means))
     for axes, panel in itertools.zip_longest(grid.flat, panels):
         if panel is None:
             axes.set_visible(False)
             continue
         here = dict(zip(keys[1:], panel, strict=True))
         inside = [mean for mean in means if all(mean["values"][key] == value for key, value in here.items())]
-        titles |= _draw_panel(axes, keys[0], over[keys[0]], inside, seeds)
+        titles |= _draw_panel(axes, keys[0], over[keys[0]], inside, looks, seeds)
         if here:
             label = ", ".join(f"{_short(key)} = {_shown(value)}" for key, value in here.items())
             axes.set_title(label, loc="left", fontsize=9.5, parse_math=False)
@@ -80,12 +82,17 @@ def draw_sweep(over: Values, means: Sequence[Mapping[str, Any]], metric: str, se
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
     figure.supxlabel(keys[0], fontsize=10.5)
     figure.supylabel(SCORE_TITLES[metric], fontsize=10.5)
-    figure.legend(handles=_legend(means, titles, seeds), loc="outside right upper", fontsize=9, frameon=False)
+    figure.legend(handles=_legend(means, titles, looks, seeds), loc="outside right upper", fontsize=9, frameon=False)
     return to_png(figure)
 
 
 def _draw_panel(
-    axes: Axes, key: str, values: Sequence[Any], means: Sequence[Mapping[str, Any]], seeds: int
+    axes: Axes,
+    key: str,
+    values: Sequence[Any],
+    means: Sequence[Mapping[str, Any]],
+    looks: Mapping[str, Line],
+    seeds: int,
 ) -> dict[str, str]:
     """Draw the lines of one panel and return the titles of its schemes by name."""
     titles = {mean["scheme"]: mean["title"] for mean in means}
@@ -96,8 +103,8 @@ def _draw_panel(
         ]
         mine.sort(key=lambda item: item[0])
         x, y = [place for place, _ in mine], [_number(score["mean"]) for _, score in mine]
-        colour, strong = COLOURS.get(name, DARK), name in STRONG
-        weight, order = (2.2, 3) if strong else (1.5, 2)
+        colour = looks[name].colour
+        weight, order = (2.2, 3) if looks[name].prominent else (1.5, 2)
         axes.plot(x, y, color=colour, marker="o", markersize=4, linewidth=weight, zorder=order)
         lost = [place for place, score in zip(x, y, strict=True) if math.isnan(score)]
         axes.plot(lost, [0.03] * len(lost), "x", color=colour, transform=axes.get_xaxis_transform(), zorder=order)
@@ -113,10 +120,12 @@ def _draw_panel(
     return titles
 
 
-def _legend(means: Sequence[Mapping[str, Any]], titles: Mapping[str, str], seeds: int) -> list[Line2D | Patch]:
+def _legend(
+    means: Sequence[Mapping[str, Any]], titles: Mapping[str, str], looks: Mapping[str, Line], seeds: int
+) -> list[Line2D | Patch]:
     """Return the entries of the legend: schemes, the reference, and what a band is."""
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=COLOURS.get(name, DARK), marker="o", markersize=4, label=title)
+        Line2D([], [], color=looks[name].colour, marker="o", markersize=4, label=title)
         for name, title in titles.items()
     ]
     if any(mean["centralised"]["mean"] is not None for mean in means):

@@ -73,6 +73,7 @@ class CodedMechanism:
     signal_to_noise: float
 
     mu: ClassVar[None] = None
+    """None: the law of its rows has another covariance, not another mean."""
 
     def __post_init__(self) -> None:
         require_count("coded_samples", self.coded_samples)

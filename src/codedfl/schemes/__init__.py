@@ -21,9 +21,11 @@ from codedfl.schemes._momentum import Momentum, momentum
 from codedfl.schemes._one_shot import CodedSolution, one_shot
 from codedfl.schemes._registry import (
     DEFAULT_SCHEMES,
+    FULLY_PRIVATE,
     PAPER_SCHEMES,
     PRIVATE_SCHEMES,
     SCHEMES,
+    YARDSTICK,
     make_scheme,
     scheme_builder,
     scheme_names,
@@ -36,9 +38,11 @@ from codedfl.schemes._table import COLUMNS, describe
 __all__ = [
     "COLUMNS",
     "DEFAULT_SCHEMES",
+    "FULLY_PRIVATE",
     "PAPER_SCHEMES",
     "PRIVATE_SCHEMES",
     "SCHEMES",
+    "YARDSTICK",
     "CodedDescent",
     "CodedSolution",
     "CurvatureCoded",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
@@ -214,6 +214,16 @@ class CurvatureCoded(Scheme[SubspaceSketch]):
         model: FloatArray = state.average.astype(state.model.dtype)
         return model
 
+    def remarks(self, state: CurvatureState) -> Sequence[str]:
+        """Say so if the sketch was too poor for the damping that it suggested."""
+        if state.dampings == 0:
+            return ()
+        times = "once" if state.dampings == 1 else f"{state.dampings} times"
+        return (
+            f"did not settle with the damping that its sketch suggested, and raised it {times}: sketching more rows"
+            f" (options.{self.name}.sketch_rows) or more directions (options.{self.name}.rank) helps",
+        )
+
     def describe_server(self) -> str:
         """Return the step, and what is remembered."""
         return "curvature step, " + ("momentum" if self.memory == "none" else "memory of every device")
@@ -294,6 +304,8 @@ def ccfl(
         server=None,
         aggregation=InverseProbability(device_weight=1.0),
         final="average",
+        colour="#C1121F",
+        prominent=True,
         memory=memory,
         damping_factor=damping_factor,
         estimate_arrivals=estimate_arrivals,

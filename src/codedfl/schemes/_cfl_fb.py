@@ -21,4 +21,5 @@ def cfl_fb(deadline: Deadline = "fixed", noise: ParityNoise = False) -> Scheme:
         server=ParityGradient(),
         aggregation=Sum(),
         final="last",
+        colour="#999999",
     )

@@ -36,4 +36,5 @@ def codedfedl(
         server=ParityGradient(),
         aggregation=Sum(),
         final="last",
+        colour="#009E73",
     )

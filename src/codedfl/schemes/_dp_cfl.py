@@ -24,4 +24,5 @@ def dp_cfl() -> Scheme:
         server=CodedSGD(make_up=False),
         aggregation=Sum(),
         final="last",
+        colour="#CC79A7",
     )

@@ -183,4 +183,5 @@ def dp_gd(
         server=None,
         aggregation=Sum(),
         final="average",
+        colour="#6A3D9A",
     )

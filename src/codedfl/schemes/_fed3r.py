@@ -69,5 +69,6 @@ def fed3r(
         server=None,
         aggregation=Sum(),
         final="last",
+        colour="#117733",
         ridge=ridge,
     )

@@ -23,4 +23,5 @@ def fedavg(batch: Batch = "adaptive", deadline: RoundDeadline = "fixed") -> Sche
         server=None,
         aggregation=Sum(),
         final="last",
+        colour="#E69F00",
     )

@@ -175,4 +175,5 @@ def ihm(
         server=None,
         aggregation=Sum(),
         final="last",
+        colour="#B15928",
     )

@@ -83,5 +83,6 @@ def momentum(
         server=None,
         aggregation=InverseProbability(device_weight=1.0, weight_cap=weight_cap),
         final="average",
+        colour="#D55E00",
         momentum=momentum,
     )

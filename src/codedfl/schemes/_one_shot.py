@@ -63,5 +63,6 @@ def one_shot(
         server=None,
         aggregation=Sum(),
         final="last",
+        colour="#882255",
         ridge_share=ridge_share,
     )

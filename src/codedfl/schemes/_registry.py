@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
 
@@ -53,6 +54,14 @@ DEFAULT_SCHEMES = ("fedavg", "codedfedl", "dp-cfl", "scfl", "momentum", "fed3r",
 PRIVATE_SCHEMES = ("dp-gd", "ihm", "ssp", "scfl-private", "one-shot", "dp-cfl")
 """The schemes that a comparison runs by default if it is to keep an epsilon."""
 
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+
+FULLY_PRIVATE = ("dp-gd", "ssp", "one-shot")
+"""Schemes that such a comparison should not be without, as epsilon covers everything; the most accurate first."""
+
+YARDSTICK = "fedavg"
+"""The scheme that everybody knows, which a verdict holds the others against."""
+
 
 def scheme_names() -> tuple[str, ...]:
     """Return the names of all schemes: those of `SCHEMES`, and those of plug-ins."""
@@ -99,6 +108,8 @@ def _plugin_builder(plugin: Plugin) -> Callable[..., Scheme]:
             raise plugin.refusal("failed", error) from error
         if scheme.name != plugin.name:
             raise plugin.refusal(f"returned a scheme of another name, {scheme.name!r}")
+        if scheme.colour is not None and not COLOUR.fullmatch(str(scheme.colour)):
+            raise plugin.refusal(f"returned a scheme whose colour is {scheme.colour!r} instead of #rrggbb")
         return scheme
 
     return build

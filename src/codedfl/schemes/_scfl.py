@@ -39,6 +39,8 @@ def scfl(
         server=CodedSGD(make_up=True),
         aggregation=InverseProbability(device_weight, weight_cap),
         final="average",
+        colour="#0072B2",
+        prominent=True,
     )
 
 
@@ -48,4 +50,5 @@ def scfl_fixed(
     weight_cap: WeightCap = 100.0,
 ) -> Scheme:
     """Build SCFL with a constant batch ``b_k^i = batch``, the variant of Fig. 3 in the paper."""
-    return replace(scfl(batch, device_weight, weight_cap), name="scfl-fixed")
+    scheme = scfl(batch, device_weight, weight_cap)
+    return replace(scheme, name="scfl-fixed", colour="#56B4E9", prominent=False)

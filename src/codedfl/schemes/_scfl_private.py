@@ -11,7 +11,7 @@ from typing import Annotated, cast
 import numpy as np
 from pydantic import Field
 
-from codedfl.coding import CodedData, Geometry, batch_curvature, coded_spectrum, second_moment_error
+from codedfl.coding import CodedData, Geometry, coded_spectrum, second_moment_error
 from codedfl.errors import InputError
 from codedfl.losses import SQUARE
 from codedfl.privacy import Mechanism, PrivacyTarget
@@ -128,8 +128,8 @@ class CodedDescent(HeavyBall[tuple[CodedData, ...]]):
         values, w = coded_spectrum(coded), self.device_weight
         least = float(values[0]) - coded.noise_variance
         ridge = self._noise_ridge(setting, plan, plan.shares) + (1 - w) * max(0.0, -least)
-        batch = int(getattr(prepared.server, "batch", coded.coded_samples))
-        largest = max(batch_curvature(values, coded.coded_samples, batch) - coded.noise_variance, 0.0)
+        assert prepared.server is not None
+        largest = max(prepared.server.curvature() - coded.noise_variance, 0.0)
         error = second_moment_error(float(values.mean()), len(values), coded.effective_rows)
         of_data = max(float(values[-1]) - coded.noise_variance, 0.0) + error
         of_data = min(of_data, setting.federation.total_samples * clip_norm_of(setting) ** 2)
@@ -196,6 +196,7 @@ def scfl_private(
         server=CodedSGD(make_up=True),
         aggregation=Sum(),
         final="average",
+        colour="#88CCEE",
         device_weight=device_weight,
         own_rounds=rounds,
     )

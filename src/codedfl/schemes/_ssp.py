@@ -101,5 +101,6 @@ def ssp(
         server=None,
         aggregation=Sum(),
         final="last",
+        colour="#44AA99",
         ridge_share=ridge_share,
     )

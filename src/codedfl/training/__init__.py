@@ -11,7 +11,6 @@ from codedfl.training.protocol._aggregation import (
     Payload,
     Round,
     Sum,
-    payloads_of,
 )
 from codedfl.training.protocol._allocated import AllocatedGradient
 from codedfl.training.protocol._devices import (
@@ -37,7 +36,7 @@ from codedfl.training.protocol._local import Local
 from codedfl.training.protocol._one_shot import OneShot
 from codedfl.training.protocol._private_gradient import PrivateGradient, PrivatePlan
 from codedfl.training.protocol._scheme import Forecastable, PreparedScheme, Scheme, SchemeState, Shape, State
-from codedfl.training.protocol._server import CodedSGD, ParityGradient, ServerPlan, ServerWork, full_steps_of
+from codedfl.training.protocol._server import CodedSGD, ParityGradient, ServerPlan, ServerRound, ServerWork
 from codedfl.training.run._callbacks import (
     Callback,
     Recorder,
@@ -100,6 +99,7 @@ __all__ = [
     "SchemeState",
     "Search",
     "ServerPlan",
+    "ServerRound",
     "ServerWork",
     "Shape",
     "Start",
@@ -123,12 +123,10 @@ __all__ = [
     "clipped_sum",
     "curves_to_csv",
     "device_update",
-    "full_steps_of",
     "initial_memory",
     "initial_state",
     "load_checkpoint",
     "next_state",
-    "payloads_of",
     "record_arrays",
     "record_from",
     "require_no_bound",

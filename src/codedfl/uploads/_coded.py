@@ -72,19 +72,39 @@ class Coded(Upload[HeldT]):
 
     def releases(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
         """Return the coded rows, or the factor, which tells as much."""
+        return self._releases(setting, coverage, device)
+
+    def releases_of_features(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
+        """Return the coded features."""
+        return self._releases(setting, coverage, device, labels=False)
+
+    def releases_in_sum(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
+        """Return the coded rows with the noise of all devices; factors are kept apart."""
+        return self._releases(setting, coverage, device, in_sum=self.can_be_summed)
+
+    def _releases(
+        self, setting: Setting, coverage: Coverage, device: int, *, labels: bool = True, in_sum: bool = False
+    ) -> tuple[Release, ...]:
         code, target = self.code(setting, coverage), setting.privacy
         if not code.uploading[device]:
             return ()
         if not self.noise:
             return (Release(self.message, None),)
-        summed = target is not None and target.sums_only and self.can_be_summed
+        sums_only = target is not None and target.sums_only and self.can_be_summed
+        shared = (
+            in_sum and target is not None and not sums_only
+        )  # by devices that have as much noise each as the target asks for
         noise, label_noise = (
-            float(values[code.uploading].sum() if summed else values[device])
+            float(values[code.uploading].sum() if (in_sum or sums_only) and not shared else values[device])
             for values in (code.noise_variance, code.label_noise_variance)
         )
         terms = Terms.of(setting, sum(coverage.coded_rows(code.coded_samples)))
-        samples = int(setting.federation.samples[device])
-        return (Release(self.message, self.mechanism(terms, noise, label_noise, samples)),)
+        terms = terms if labels else replace(terms, outputs=0)
+        mechanism = self.mechanism(terms, noise, label_noise, int(setting.federation.samples[device]))
+        if shared and mechanism is not None:
+            ratio = mechanism.signal_to_noise / int(np.count_nonzero(code.uploading))
+            mechanism = replace(mechanism, signal_to_noise=ratio)
+        return (Release(self.message, mechanism),)
 
     def mechanism(
         self,

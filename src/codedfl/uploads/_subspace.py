@@ -172,12 +172,23 @@ class Subspace(Upload[SubspaceSketch]):
 
     def releases(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
         """Return the sketch of a device that has something to sketch."""
+        return self._releases(setting, coverage, device)
+
+    def releases_of_features(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
+        """Return the sketch as if infinite noise hid labels, whatever they are bounded by."""
+        return self._releases(setting, coverage, device, labels=False)
+
+    def _releases(
+        self, setting: Setting, coverage: Coverage, device: int, *, labels: bool = True
+    ) -> tuple[Release, ...]:
         samples = int(setting.federation.samples[device])
         if not setting.code.uploading[device] or samples == 0:
             return ()
-        noise, label_noise = self.noise_levels(setting, coverage)
-        mechanism = self.mechanism(Terms.of(setting), float(noise[device]), float(label_noise[device]), samples)
-        return (Release(self.message, mechanism),)
+        noise, label_noise = (float(levels[device]) for levels in self.noise_levels(setting, coverage))
+        terms = Terms.of(setting)
+        if not labels:
+            terms, label_noise = replace(terms, label_bound=0.0), math.inf
+        return (Release(self.message, self.mechanism(terms, noise, label_noise, samples)),)
 
     def mechanism(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int

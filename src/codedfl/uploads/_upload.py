@@ -362,6 +362,14 @@ class Upload(ABC, Generic[HeldT]):
     def releases(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
         """Return what a device sends in a simulation, each with its mechanism to whoever sees it."""
 
+    def releases_of_features(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
+        """Return the same as far as it depends on features; by default all of it, which tells no less."""
+        return self.releases(setting, coverage, device)
+
+    def releases_in_sum(self, setting: Setting, coverage: Coverage, device: int) -> tuple[Release, ...]:
+        """Return the same as seen in the sum over devices; by default all of it, which tells no less."""
+        return self.releases(setting, coverage, device)
+
     @abstractmethod
     def mechanism(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int

@@ -24,4 +24,4 @@ class FedProx(Scheme):
 
 def fedprox(pull: Annotated[float, Field(ge=0, description="strength of the pull; 0 is FedAvg")] = 0.1) -> Scheme:
     """FedAvg whose local models stay close to the global one."""
-    return FedProx(**{**vars(fedavg()), "name": "fedprox", "title": "FedProx"}, pull=pull)
+    return FedProx(**{**vars(fedavg()), "name": "fedprox", "title": "FedProx", "colour": "#E7298A"}, pull=pull)

@@ -71,4 +71,4 @@ class Scaffold(Scheme):
 def scaffold() -> Scheme:
     """FedAvg with control variates, which take the drift of local steps away."""
     weights = InverseProbability(device_weight=1.0)
-    return Scaffold("scaffold", "SCAFFOLD", None, LocalSGD(), None, weights, final="last")
+    return Scaffold("scaffold", "SCAFFOLD", None, LocalSGD(), None, weights, final="last", colour="#1B7837")

@@ -28,5 +28,5 @@ class StepDecay(Scheme):
 
 def step_decay(every: Every = 50) -> Scheme:
     """FedAvg with steps that are halved every so many rounds."""
-    parts = {**vars(fedavg()), "name": "step-decay", "title": "Step decay"}
+    parts = {**vars(fedavg()), "name": "step-decay", "title": "Step decay", "colour": "#A6761D"}
     return StepDecay(**parts, every=every)

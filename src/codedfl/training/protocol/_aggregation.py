@@ -49,18 +49,13 @@ class Round:
         return ((device, payload["update"]) for device, payload in self.payloads)
 
 
-def payloads_of(updates: Iterable[DeviceUpdate]) -> Iterator[tuple[int, Payload]]:
-    """Return updates as messages that hold nothing else.
-
-    Example:
-        >>> [sorted(payload) for _, payload in payloads_of([(3, np.zeros((2, 1)))])]
-        [['update']]
-    """
-    return ((device, {"update": update}) for device, update in updates)
-
-
 class Aggregation(ABC):
     """A rule that combines updates into one global update."""
+
+    @property
+    def device_weight(self) -> float | None:
+        """``w`` of a rule that weights updates by ``w / p_i`` and the server's by ``1 - w``; None for another rule."""
+        return None
 
     @abstractmethod
     def combine(self, round: Round, model: FloatArray) -> FloatArray:

@@ -48,7 +48,12 @@ class AllocatedGradient(DeviceWork):
 
     def describe(self) -> str:
         """Return the size of the batches."""
-        return f"{'full' if self.mini_batches == 1 else 'mini'}-batch gradient, allocated load"
+        return f"{'full' if self.full_batch else 'mini'}-batch gradient, allocated load"
+
+    @property
+    def full_batch(self) -> bool:
+        """Whether there is a single mini-batch."""
+        return self.mini_batches == 1
 
     def describe_steps(self) -> str:
         """Return 1."""
@@ -140,6 +145,14 @@ class _AllocatedPlan:
     def precision(self, round: int) -> float:  # noqa: ARG002 (every round is the same)
         """Return 0: gradients are sent in the clear."""
         return 0.0
+
+    @property
+    def sampling_rate(self) -> float:
+        return 1.0
+
+    @property
+    def shares(self) -> int:
+        return 1
 
     def steps(self, device: int, round: int, batch_size: int, starts: Sequence[Start]) -> Steps:
         mini_batches = len(self.parity_rows)

@@ -18,7 +18,6 @@ from codedfl.fleet import (
     Arrivals,
     Attendance,
     FixedBatchArrivals,
-    MeasuredTiming,
     fastest_deadline,
     in_cohorts,
 )
@@ -68,6 +67,14 @@ class DevicePlan(Protocol):
     def precision(self, round: int) -> float:
         """Return ``1 / z^2`` of an update in a round, ``z`` being its noise multiplier; 0 for an update in the clear."""
 
+    @property
+    def sampling_rate(self) -> float:
+        """``q``, the probability with which a row is in the Poisson sample behind an update with noise; 1 for all rows."""
+
+    @property
+    def shares(self) -> int:
+        """Number of devices whose noise in a sum is as much as one update needs; a sum of fewer is not opened."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -89,6 +96,14 @@ class DeviceWork(ABC):
 
     over_network: ClassVar[bool] = False
     """Whether real devices can do it."""
+
+    idle: ClassVar[bool] = False
+    """Whether devices do nothing in rounds, so that what they upload is all that they send."""
+
+    @property
+    def full_batch(self) -> bool:
+        """Whether every gradient is on all rows that a device has to process."""
+        return False
 
     @abstractmethod
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
@@ -189,7 +204,7 @@ class LocalSGD(DeviceWork):
             timing = replace(timing, deadline_s=fastest_deadline(timing, samples))
         if self.batch != "adaptive":
             sizes = np.minimum(self.batch, samples)
-        elif isinstance(timing, MeasuredTiming):  # there is no channel to adapt to
+        elif not timing.radio:  # there is no channel to adapt to
             sizes = timing.fleet.usual_batch(samples)
         else:
             return in_cohorts(AdaptiveBatchArrivals(timing, samples, setting.streams), setting.cohort)
@@ -238,6 +253,16 @@ class LocalSGDPlan:
     def precision(self, round: int) -> float:  # noqa: ARG002 (every round is the same)
         """Return 0: updates are sent in the clear."""
         return 0.0
+
+    @property
+    def sampling_rate(self) -> float:
+        """1: there is no noise that sampling would amplify."""
+        return 1.0
+
+    @property
+    def shares(self) -> int:
+        """1: there is no noise to share."""
+        return 1
 
 
 @dataclass(frozen=True)
@@ -348,6 +373,7 @@ class Idle(DeviceWork):
     """Devices upload their coded data and do nothing more (DP-CFL)."""
 
     over_network: ClassVar[bool] = True
+    idle: ClassVar[bool] = True
 
     def plan(self, setting: Setting, arrivals: Arrivals | None = None) -> DevicePlan:
         """Plan rounds without devices; only the clock of ``arrivals`` is used."""

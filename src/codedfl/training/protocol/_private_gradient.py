@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -41,7 +41,12 @@ class PrivateGradient(DeviceWork):
 
     def describe(self) -> str:
         """Return the size of the batches."""
-        return f"{'full' if self.sampling_rate == 1 else 'mini'}-batch gradient, clipped + noise"
+        return f"{'full' if self.full_batch else 'mini'}-batch gradient, clipped + noise"
+
+    @property
+    def full_batch(self) -> bool:
+        """Whether rows are not sampled."""
+        return self.sampling_rate == 1
 
     def describe_steps(self) -> str:
         """Return 1."""
@@ -67,9 +72,9 @@ class PrivateGradient(DeviceWork):
 
     def task(self, plan: DevicePlan, round: int, step_size: float) -> Task:  # noqa: ARG002 (the server takes the step)
         """Return the clip norm, the noise of the round and the geometry for both."""
-        assert isinstance(plan, PrivatePlan)
-        values = {"clip_norm": float(plan.clip_norm), "noise_multiplier": float(plan.noise_multipliers[round])}
-        return Task(plan.geometry.arrays(plan.federation.dimension), values, sampled=False)
+        private = cast(PrivatePlan, plan)
+        values = {"clip_norm": float(private.clip_norm), "noise_multiplier": float(private.noise_multipliers[round])}
+        return Task(private.geometry.arrays(private.federation.dimension), values, sampled=False)
 
     def agreed(self, local_steps: int) -> Mapping[str, int | str]:  # noqa: ARG002 (one gradient)
         """Return nothing: how much noise there is, the server says, and what it may add up to, the device decides."""

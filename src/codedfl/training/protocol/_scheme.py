@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.fleet import Arrivals
+from codedfl.identity import NOT_IDENTITY
 from codedfl.losses import SQUARE, Loss
 from codedfl.setting import Setting
 from codedfl.training.protocol._aggregation import Aggregation, Payload, Round
@@ -88,6 +89,8 @@ class Scheme(Generic[HeldT]):
         server: the work of the server in a round; None for none.
         aggregation: the rule that combines both.
         final: the model that the scheme returns, the step-weighted ``average`` or the ``last`` iterate.
+        colour: that of its line in pictures, ``#rrggbb``; None for a dark one.
+        prominent: whether its line is thicker than others, and above them.
 
     Example:
         Server momentum needs two methods and one more field of state:
@@ -114,6 +117,8 @@ class Scheme(Generic[HeldT]):
     server: ServerWork[HeldT] | None
     aggregation: Aggregation
     final: Literal["average", "last"]
+    colour: str | None = field(default=None, kw_only=True, repr=False, compare=False, metadata=NOT_IDENTITY)
+    prominent: bool = field(default=False, kw_only=True, repr=False, compare=False, metadata=NOT_IDENTITY)
 
     has_own_update: ClassVar[bool] = False
     """Whether devices do more than local steps of the loss from ``W_k``: if `update` or `broadcast` is overridden."""
@@ -253,6 +258,10 @@ class Scheme(Generic[HeldT]):
         """Return the model that the scheme would return now."""
         model: FloatArray = state.average if self.final == "average" else state.model
         return model
+
+    def remarks(self, state: Any) -> Sequence[str]:  # noqa: ARG002 (for subclasses)
+        """Return what a reader of the results should know of how it went: sentences that begin after the scheme's title."""
+        return ()
 
     def require_possible(self, setting: Setting, plan: DevicePlan) -> None:
         """Refuse a setting in which the scheme cannot run, before any data is encoded.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import numpy as np
 from typing_extensions import TypeVar
 
-from codedfl.coding import CodedData
+from codedfl.coding import CodedData, batch_curvature, coded_spectrum
 from codedfl.errors import InputError
 from codedfl.identity import NOT_IDENTITY
 from codedfl.setting import Setting
@@ -40,22 +41,56 @@ class ServerPlan(Protocol):
     def mean_steps(self, starts: Sequence[Start]) -> Steps | None:
         """Return the expected steps, without labels; None if rounds differ in more than their batches."""
 
+    def curvature(self) -> float:
+        """Return the largest curvature that a gradient is expected to have, from what the server holds alone."""
+
+
+@dataclass(frozen=True)
+class ServerRound:
+    """The server's part of a round, as planning predicts it.
+
+    Args:
+        steps: gradient steps.
+        multiple: factor on each gradient.
+        sampling: variance of the mean of a batch of coded rows, in units of that of one row.
+    """
+
+    steps: int = 1
+    multiple: float = 1.0
+    sampling: float = 0.0
+
 
 Held = TypeVar("Held", contravariant=True, default=Any)
 
 
-class ServerWork(Protocol[Held]):
+class ServerWork(ABC, Generic[Held]):
     """A rule for the work of the server, on what it holds after an upload."""
 
+    @property
+    def make_up(self) -> bool:
+        """Whether the bias that noise in the coded data causes is removed."""
+        return False
+
+    @abstractmethod
     def plan(self, setting: Setting, held: Held, /) -> ServerPlan:
         """Plan the work of the server in this setting."""
 
+    def forecast(self, setting: Setting, rows: int) -> ServerRound:  # noqa: ARG002 (for subclasses)
+        """Return what it does in a round, without coded data: by default one gradient on all of it.
+
+        Args:
+            setting: data, fleet, channel, code.
+            rows: coded rows that it can draw batches from; 0 if what it holds has no rows.
+        """
+        return ServerRound()
+
     def describe(self) -> str:
-        """Return what the server does in a round, in the words of a table."""
+        """Return what the server does in a round, in the words of a table: by default the name of the rule."""
+        return type(self).__name__
 
 
 @dataclass(frozen=True)
-class CodedSGD:
+class CodedSGD(ServerWork[tuple[CodedData, ...]]):
     """``tau`` steps of SGD on Bernoulli batches of the coded data, (4) in the paper.
 
     Args:
@@ -84,6 +119,13 @@ class CodedSGD:
             setting.local_steps,
             data.noise_variance if self.make_up else 0.0,
         )
+
+    def forecast(self, setting: Setting, rows: int) -> ServerRound:
+        """Return ``tau`` steps on batches of rows; or as many as there is time for on a factor."""
+        if not rows:
+            steps = full_steps_of(setting)
+            return ServerRound(steps, setting.local_steps / steps)
+        return ServerRound(setting.local_steps, sampling=1.0 / setting.server_batch_of(rows) - 1.0 / rows)
 
     def describe(self) -> str:
         """Return whether there is a make-up term."""
@@ -134,6 +176,9 @@ class _CodedSGDPlan:
         no_labels = np.zeros((len(rows), starts[0].model.shape[1]), rows.dtype)
         return Steps(rows, no_labels, [None] * self.local_steps, 1.0 / len(rows), starts)
 
+    def curvature(self) -> float:
+        return _curvature(self.coded, self.batch)
+
 
 @dataclass(frozen=True)
 class _FactorPlan:
@@ -155,13 +200,16 @@ class _FactorPlan:
         rows = self.coded.features
         return self._on(np.zeros((len(rows), starts[0].model.shape[1]), rows.dtype), starts)
 
+    def curvature(self) -> float:
+        return _curvature(self.coded, self.coded.coded_samples)
+
     def _on(self, labels: FloatArray, starts: Sequence[Start]) -> Steps:
         scale = self.multiple / self.coded.coded_samples
         return Steps(self.coded.features, labels, [None] * self.local_steps, scale, starts)
 
 
 @dataclass(frozen=True)
-class ParityGradient:
+class ParityGradient(ServerWork[tuple[CodedData, ...]]):
     """One full gradient on the parity data of the round's mini-batch (CFL-FB, CodedFedL), with no make-up term.
 
     It is scaled by the number of mini-batches, so that it stands for all data.
@@ -194,3 +242,12 @@ class _ParityPlan:
 
     def mean_steps(self, starts: Sequence[Start]) -> None:
         """Return None: the mean differs between mini-batches."""
+
+    def curvature(self) -> float:
+        """Return the largest of all mini-batches, each of which stands for all data."""
+        return len(self.coded) * max(_curvature(parity, parity.coded_samples) for parity in self.coded)
+
+
+def _curvature(coded: CodedData, batch: int) -> float:
+    """Return the curvature of batches of coded data; a factor has all rows in every batch."""
+    return batch_curvature(coded_spectrum(coded), coded.coded_samples, batch)
