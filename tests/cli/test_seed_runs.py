@@ -116,6 +116,15 @@ def summary_of(
         "seeds": [0, 1],
         "centralised": {"accuracy": over([centralised, centralised])},
         "schemes": list(schemes),
+        "runs": [
+            {
+                "schemes": [
+                    {"scheme": each["scheme"], "privacy": {"covers": each["covers"], "epsilon": 2.0}}
+                    for each in schemes
+                ]
+            }
+            for _ in range(2)
+        ],
     }
 
 
@@ -139,7 +148,11 @@ def test_with_an_epsilon_only_a_scheme_that_keeps_it_is_bold(epsilon: float | No
         scheme_over_seeds("dp-gd", [0.7, 0.7], "everything"),
         scheme_over_seeds("ssp", [0.6, 0.6], "everything"),
     )
-    assert [str(row.style) for row in seeds_table(summary_of(*schemes, epsilon=epsilon)).rows] == styles
+    summary = summary_of(*schemes, epsilon=epsilon)
+    assert [str(row.style) for row in seeds_table(summary).rows] == styles
+    if epsilon:
+        summary["runs"][1]["schemes"][1]["privacy"]["epsilon"] = 2.1
+        assert [str(row.style) for row in seeds_table(summary).rows] == ["", "", "bold"]
 
 
 def test_a_small_upload_is_not_shown_as_none() -> None:

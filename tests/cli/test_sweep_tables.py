@@ -22,6 +22,7 @@ def results(epsilon: float | None, centralised: float = 0.9) -> SweepResults:
             "centralised": centralised,
             "target_epsilon": epsilon,
             "covers": covers[scheme],
+            "epsilon": 2.0,
             "time_to_90_s": None,
             "time_to_95_s": None,
             "everything_charged_s": 10.0,
@@ -35,6 +36,12 @@ def results(epsilon: float | None, centralised: float = 0.9) -> SweepResults:
 @pytest.mark.parametrize(("epsilon", "styles"), [(None, ["bold", "", "", "bold"]), (2.0, ["", "bold", "", "bold"])])
 def test_the_best_of_each_point_is_bold_if_it_keeps_the_epsilon(epsilon: float | None, styles: list[str]) -> None:
     assert [str(row.style) for row in sweep_table(results(epsilon)).rows] == styles
+
+
+def test_a_scheme_that_exceeds_the_epsilon_of_a_point_is_not_bold() -> None:
+    found = results(2.0)
+    found.rows[3]["epsilon"] = 2.1
+    assert [str(row.style) for row in sweep_table(found).rows] == ["", "bold", "", ""]
 
 
 @pytest.mark.parametrize(("centralised", "said"), [(0.9, True), (-0.2, False)])

@@ -37,7 +37,7 @@ def scheme(
         "status": "completed",
         "rows": right(float(scores[-1])),
         "upload_bytes": 0.0,
-        "covers": None,
+        "private": True,
     }
     return SchemeEvidence(name=name, curve=curve(scores, preparation_s), **(given | others))
 

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from codedfl.cli.tables import results_table
 from codedfl.errors import InputError
-from codedfl.experiment import Comparison, Verdict, run, summarise, verdict
+from codedfl.experiment import Comparison, Verdict, notes_on, run, summarise, verdict
+from codedfl.privacy import GaussianMechanism, Release
+from codedfl.schemes import make_scheme
+from codedfl.setting import Setting
+from codedfl.training import Scheme
 from codedfl.typing import FloatArray
+from codedfl.uploads import NoisyStatistics
 from tests.experiment.made_up import ROWS, evidence, right, scheme
 from tests.support import StopAfter, small_config
 
@@ -134,8 +142,8 @@ def test_runs_that_fell_or_had_not_arrived_are_told_so() -> None:
 
 
 def test_with_an_epsilon_only_schemes_that_cover_everything_count() -> None:
-    open_scheme = scheme("scfl", rise(0.9), covers="upload")
-    covered = scheme("dp-gd", rise(0.7), covers="everything"), scheme("ssp", rise(0.4), covers="everything")
+    open_scheme = scheme("scfl", rise(0.9), private=False)
+    covered = scheme("dp-gd", rise(0.7), private=True), scheme("ssp", rise(0.4), private=True)
     found = verdict(evidence(open_scheme, *covered, epsilon=2.0, sums_only=True))
     assert found.candidates == ("dp-gd", "ssp")
     assert found.cost is not None
@@ -159,7 +167,7 @@ def test_with_an_epsilon_only_schemes_that_cover_everything_count() -> None:
     ],
 )
 def test_the_cost_of_privacy_has_an_interval(end: float, words: str) -> None:
-    assert words in verdict(evidence(scheme("ssp", rise(end), covers="everything"), epsilon=2.0)).sentences[0]
+    assert words in verdict(evidence(scheme("ssp", rise(end), private=True), epsilon=2.0)).sentences[0]
 
 
 def test_schemes_no_better_than_a_constant_are_told_so_first() -> None:
@@ -330,3 +338,31 @@ def test_a_real_run_on_noise_says_that_a_constant_does_as_well() -> None:
 def test_a_run_that_was_stopped_has_no_verdict_yet(rounds: int) -> None:
     stopped = run(small_config(training__evaluations=12), callbacks=(StopAfter(rounds),))
     assert verdict(stopped).sentences == ("Training was stopped early, so there is no verdict yet.",)
+
+
+@dataclass(frozen=True)
+class Loud(NoisyStatistics):
+    """Says of itself that it adds a tenth of the noise."""
+
+    def releases(self, setting: Setting, coverage: Any, device: int) -> tuple[Release, ...]:
+        (sent,) = super().releases(setting, coverage, device)
+        assert isinstance(sent.mechanism, GaussianMechanism)
+        louder = replace(sent.mechanism, noise_multiplier=sent.mechanism.noise_multiplier / 10)
+        return (replace(sent, mechanism=louder),)
+
+
+def test_a_scheme_that_exceeds_the_epsilon_asked_for_is_not_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(name: str, options: Mapping[str, object] | None = None) -> Scheme:
+        made = make_scheme(name, options)
+        return replace(made, upload=Loud()) if name == "ssp" else made
+
+    monkeypatch.setattr("codedfl.experiment._family.make_scheme", make)
+    private = {"privacy__epsilon": 2.0, "coding__clip_norm": 1.0}
+    found = run(small_config(schemes=["ssp", "dp-gd"], **private))
+    assert found.privacy("ssp")["covers"] == "everything"
+    assert found.privacy("ssp")["epsilon"] > 10
+    assert verdict(found).candidates == ("dp-gd",)
+    (note,) = (note for note in notes_on(found) if "does not keep" in note)
+    assert note.startswith("Noisy statistics has epsilon = ")
+    assert note.endswith("does not keep the 2 that was asked for.")
+    assert [row.style for row in results_table(found).rows] == ["", "bold"]

@@ -19,6 +19,7 @@ from codedfl.cli.options import Settings
 from codedfl.cli.outputs import discard_empty_runs
 from codedfl.cli.tables import megabytes, new_table, no_time, print_verdict
 from codedfl.experiment import SHARES, RunFolder, SeedRuns, best_schemes, run_seeds
+from codedfl.privacy import keeps
 from codedfl.tracking import Tracker
 
 
@@ -94,7 +95,9 @@ def seeds_table(summary: Mapping[str, Any]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     best = best_schemes(
         {scheme["scheme"]: scheme[metric]["mean"] for scheme in summary["schemes"]},
-        {scheme["scheme"]: scheme["covers"] for scheme in summary["schemes"]} if summary["epsilon"] else None,
+        {scheme["scheme"] for scheme in summary["schemes"] if _keeps(summary, scheme["scheme"])}
+        if summary["epsilon"]
+        else None,
     )
     for scheme in summary["schemes"]:
         score = scheme[metric]
@@ -110,6 +113,12 @@ def seeds_table(summary: Mapping[str, Any]) -> Table:
             style="bold" if scheme["scheme"] in best else "",
         )
     return table
+
+
+def _keeps(summary: Mapping[str, Any], name: str) -> bool:
+    """Return whether a scheme keeps the epsilon of the runs under every seed."""
+    results = (scheme for run in summary["runs"] for scheme in run["schemes"] if scheme["scheme"] == name)
+    return all(keeps(scheme["privacy"], summary["epsilon"]) for scheme in results)
 
 
 def _time(times: Mapping[str, Any], reference: float | None) -> str:

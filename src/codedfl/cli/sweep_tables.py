@@ -13,6 +13,7 @@ from rich.text import Text
 
 from codedfl.cli.tables import megabytes, new_table, no_time
 from codedfl.experiment import SweepResults, best_schemes, short_names
+from codedfl.privacy import keeps
 
 MOST_ROWS = 200
 """Rows that the terminal shows; the files hold all."""
@@ -63,7 +64,7 @@ def sweep_table(results: SweepResults) -> Table:
         point, score = mean["values"], mean["score"]
         first = point != before
         if first:
-            best = _best([other for other in means if other["values"] == point])
+            best = _best(results, [other for other in means if other["values"] == point])
         table.add_row(
             *(Text(_value(value)) if first else "" for value in point.values()),
             mean["title"],
@@ -79,13 +80,13 @@ def sweep_table(results: SweepResults) -> Table:
     return table
 
 
-def _best(means: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+def _best(results: SweepResults, means: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """Return the best schemes of a point."""
-    private = any(mean["target_epsilon"] for mean in means)
-    return best_schemes(
-        {mean["scheme"]: mean["score"]["mean"] for mean in means},
-        {mean["scheme"]: mean["covers"] for mean in means} if private else None,
-    )
+    target = means[0]["target_epsilon"]
+    here = [row for row in results.rows if row["values"] == means[0]["values"]]
+    failing = {row["scheme"] for row in here if target and not keeps(row, target)}
+    scores = {mean["scheme"]: mean["score"]["mean"] for mean in means}
+    return best_schemes(scores, scores.keys() - failing if target else None)
 
 
 def _number(value: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from codedfl._messages import number
 from codedfl.cli.plugin_command import broken_schemes, usable_schemes
 from codedfl.data import DatasetStatus, DeviceSummary
 from codedfl.experiment import SHARES, Comparison, Verdict, best_schemes, notes_on, privacy_of, time_to_share, verdict
+from codedfl.privacy import keeps
 from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
 from codedfl.training import RunResult
 
@@ -74,7 +75,8 @@ def results_table(comparison: Comparison) -> Table:
     title = f"{comparison.config.data.dataset}: " + (
         f"the centralised optimum has {metric} {reference.score:.4f}" if reference else "no centralised reference"
     )
-    private = comparison.setting.privacy is not None
+    target = comparison.setting.privacy
+    private = target is not None
     charged = "charged: simulated seconds with encoding and coded upload"
     table = new_table(
         title,
@@ -91,7 +93,7 @@ def results_table(comparison: Comparison) -> Table:
     results = {result.scheme.name: result for result in comparison.results}
     best = best_schemes(
         {name: result.final.score if _usable(result) else None for name, result in results.items()},
-        {name: comparison.guarantee(name).covers for name in results} if private else None,
+        {name for name in results if keeps(comparison.privacy(name), target.epsilon)} if target else None,
     )
     for name, result in results.items():
         table.add_row(*_result_row(comparison, result), style="bold" if name in best else "")

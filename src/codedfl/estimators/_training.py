@@ -18,6 +18,7 @@ from codedfl.errors import InputError
 from codedfl.estimators._parameters import in_terms_of_parameters
 from codedfl.experiment import Comparison, build_experiment, run
 from codedfl.models import Predictor
+from codedfl.privacy import keeps
 from codedfl.typing import FloatArray
 
 SCORED_ROWS = 2000
@@ -130,11 +131,11 @@ def _trained(comparison: Comparison, data: Data, target_mean: FloatArray, target
     if result.status == "diverged":
         warnings.warn(f"{scheme.title} {result.message}.", ConvergenceWarning, stacklevel=4)
     epsilon = comparison.config.privacy.epsilon
-    if epsilon > 0 and privacy["covers"] != "everything":
-        what = "its upload alone" if privacy["covers"] == "upload" else "nothing"
-        warnings.warn(
-            f"epsilon = {epsilon:g} of {scheme.title} covers {what}: see privacy_.", UserWarning, stacklevel=4
-        )
+    if epsilon > 0 and not keeps(privacy, epsilon):
+        uncovered = {"upload": f"epsilon = {epsilon:g} of {scheme.title} covers its upload alone"}
+        uncovered["nothing"] = f"epsilon = {epsilon:g} of {scheme.title} covers nothing"
+        more = f"{scheme.title} has epsilon = {privacy['epsilon']} and does not keep the {epsilon:g} that was asked for"
+        warnings.warn(f"{uncovered.get(privacy['covers'], more)}: see privacy_.", UserWarning, stacklevel=4)
     fitted = comparison.experiment.feature_map
     rows = result.model.astype(np.float64) * target_scale
     weights, constant = (rows[:-1], rows[-1]) if fitted.intercept else (rows, np.zeros(rows.shape[1]))

@@ -11,7 +11,7 @@ import numpy as np
 from codedfl.data import Task
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._noise import row_scores
-from codedfl.privacy import Covers
+from codedfl.privacy import keeps
 from codedfl.training import Evaluation, RunResult, Status
 from codedfl.typing import FloatArray
 
@@ -36,7 +36,7 @@ class SchemeEvidence:
         curve: the learning curve.
         rows: scores of the test rows, see `row_scores`; empty without a score.
         upload_bytes: size of the upload before training, of all devices.
-        covers: what its epsilon covers; None if the run has none to keep.
+        private: whether it keeps the epsilon of the run for everything that devices send; True if there is none to keep.
     """
 
     name: str
@@ -46,7 +46,7 @@ class SchemeEvidence:
     curve: tuple[Evaluation, ...]
     rows: FloatArray
     upload_bytes: float
-    covers: Covers | None
+    private: bool
 
     @property
     def score(self) -> float:
@@ -153,7 +153,7 @@ def evidence_of(comparison: Comparison) -> Evidence:
 
 
 def _scheme(comparison: Comparison, result: RunResult) -> SchemeEvidence:
-    private = comparison.setting.privacy is not None
+    target = comparison.setting.privacy
     return SchemeEvidence(
         name=result.scheme.name,
         title=result.scheme.title,
@@ -162,7 +162,7 @@ def _scheme(comparison: Comparison, result: RunResult) -> SchemeEvidence:
         curve=tuple(result.curve),
         rows=_rows(comparison, result.model) if math.isfinite(result.final.score) else np.zeros(0),
         upload_bytes=float(result.progress.ledger.coded_bits.sum()) / 8,
-        covers=comparison.guarantee(result.scheme.name).covers if private else None,
+        private=target is None or keeps(comparison.privacy(result.scheme.name), target.epsilon),
     )
 
 

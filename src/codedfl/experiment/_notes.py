@@ -11,6 +11,7 @@ from codedfl.data import Federation, is_federation_folder, is_file_name
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._privacy_summary import clipped_share, privacy_of
 from codedfl.experiment._round_notes import round_notes
+from codedfl.privacy import keeps
 from codedfl.schemes import FULLY_PRIVATE
 
 HARDLY_EVER = 1e-3
@@ -123,6 +124,11 @@ def _limits_of_privacy(comparison: Comparison) -> Iterator[str]:
         yield f"epsilon of {', '.join(titles)} covers {its} {upload} alone; {its} updates travel in the clear."
     if titles := uncovered["nothing"]:
         yield f"epsilon of {', '.join(titles)} covers nothing."
+    target = comparison.config.privacy.epsilon
+    for result in comparison.results:
+        guarantee, title = guarantees[result.scheme.name], result.scheme.title
+        if guarantee.covers == "everything" and not keeps(guarantee.as_dict(), target):
+            yield f"{title} has epsilon = {guarantee.epsilon:.4g} and does not keep the {target:g} that was asked for."
     covered = [name for name, guarantee in guarantees.items() if guarantee.covers == "everything"]
     others = [name for name in FULLY_PRIVATE if name not in comparison.config.schemes]
     if others and (not covered or FULLY_PRIVATE[0] in others):

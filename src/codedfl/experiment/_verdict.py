@@ -144,11 +144,10 @@ def verdict(comparisons: Comparison | Evidence | Sequence[Comparison | Evidence]
 
 def _candidates(evidence: Sequence[Evidence]) -> list[str]:
     """Return the schemes that count."""
-    private = evidence[0].epsilon is not None
     return [
         scheme.name
         for scheme in evidence[0].schemes
-        if all(s.usable and (s.covers == "everything" or not private) for s in schemes_of(evidence, scheme.name))
+        if all(s.usable and s.private for s in schemes_of(evidence, scheme.name))
         and len(schemes_of(evidence, scheme.name)) == len(evidence)
     ]
 

@@ -21,7 +21,16 @@ from codedfl.privacy._discrete import (
     rounding_delta,
 )
 from codedfl.privacy._gaussian import gaussian_epsilon, gaussian_mu
-from codedfl.privacy._guarantee import Against, Covers, Guarantee, Release, RoundingDelta, guarantee_of, update_releases
+from codedfl.privacy._guarantee import (
+    Against,
+    Covers,
+    Guarantee,
+    Release,
+    RoundingDelta,
+    guarantee_of,
+    keeps,
+    update_releases,
+)
 from codedfl.privacy._inputs import Adjacency
 from codedfl.privacy._labels import LabelInference, LabelLeakage, estimate_class_means, infer_labels, label_leakage
 from codedfl.privacy._mechanisms import CodedMechanism, GaussianMechanism, Mechanism, sketch_sensitivity
@@ -83,6 +92,7 @@ __all__ = [
     "guarantee_of",
     "infer_labels",
     "interference",
+    "keeps",
     "label_leakage",
     "least_arrivals",
     "log_delta",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,9 @@ Against = Literal["each message", "sums only"]
 
 RoundingDelta = Callable[[int, float], float]
 """What the arithmetic of a device adds to its delta, given the index of the device and its epsilon with ideal arithmetic."""
+
+SOLVED = 1e-6
+"""Relative distance from a target at which noise that was solved for keeps it."""
 
 _LEAST_FIRST: tuple[Covers, ...] = ("nothing", "upload", "everything")
 
@@ -88,6 +91,19 @@ class Guarantee:
             "messages": [release.as_dict() for release in self.messages],
             "outside": list(self.outside),
         }
+
+
+def keeps(statement: Mapping[str, Any], epsilon: float) -> bool:
+    """Return whether a statement, as `Guarantee.as_dict` and JSON files have it, keeps an epsilon for everything that was sent.
+
+    Example:
+        >>> keeps({"covers": "everything", "epsilon": 2.0}, 2.0), keeps({"covers": "everything", "epsilon": 17.9}, 2.0)
+        (True, False)
+        >>> keeps({"covers": "upload", "epsilon": 1.0}, 2.0)
+        False
+    """
+    stated = statement.get("epsilon")
+    return statement.get("covers") == "everything" and stated is not None and stated <= epsilon * (1 + SOLVED)
 
 
 def guarantee_of(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from codedfl.experiment import best_schemes
+from codedfl.privacy import keeps
 
 State = Literal["completed", "interrupted", "going", "waiting", "silent"]
 
@@ -93,15 +94,20 @@ class Record:
     @property
     def private(self) -> bool:
         """Whether the run had an epsilon to keep."""
+        return self._target > 0
+
+    @property
+    def _target(self) -> float:
+        """The epsilon to keep; 0 for none."""
         epsilon = self.config.get("privacy.epsilon")
-        return isinstance(epsilon, int | float) and epsilon > 0
+        return float(epsilon) if isinstance(epsilon, int | float) else 0.0
 
     def best_schemes(self) -> frozenset[str]:
         """Return the schemes to mark as the best."""
         scores = {str(scheme["scheme"]): scheme.get(self.metric) for scheme in self.schemes}
-        covers = {str(scheme["scheme"]): str((scheme.get("privacy") or {}).get("covers")) for scheme in self.schemes}
+        private = {str(scheme["scheme"]) for scheme in self.schemes if keeps(scheme.get("privacy") or {}, self._target)}
         numbers = {name: score if isinstance(score, int | float) else None for name, score in scores.items()}
-        return best_schemes(numbers, covers if self.private else None)
+        return best_schemes(numbers, private if self.private else None)
 
     @property
     def names(self) -> list[str]:
