@@ -1,4 +1,4 @@
-"""The commands of a federation, without starting one; tests/flower/test_federation.py does that."""
+"""The commands of a federation, without starting one; tests/federation/test_federation.py does that."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.console import Console
 
 from codedfl.cli import federation_commands
 from codedfl.cli.federation_tables import ledger_table, privacy_sentence, sentence
-from codedfl.flower import read_client, read_federation
-from codedfl.flower._store import ServerStore
+from codedfl.federation import read_client, read_federation
+from codedfl.federation._store import ServerStore
 from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of, gaussian_epsilon
-from tests.flower.support import NAMES, digits_config, make_federation, open_clients
+from tests.federation.support import NAMES, digits_config, make_federation, open_clients
 from tests.support import Cli
 
 SAMPLE = "age,dose,ill\n30,0.5,no\n55,2.0,yes\n41,1.0,no\n"
@@ -145,7 +145,7 @@ def test_the_ledger_of_a_device_is_shown_and_an_altered_one_refused(cli: Cli) ->
     make_federation(Path("f"), digits_config())
     assert "released nothing yet" in cli("federation", "ledger", "f/devices/north").err
     client = open_clients(Path("f"))["north"]
-    from codedfl.flower._packet import Packet
+    from codedfl.federation._packet import Packet
 
     client.answer("coded", Packet({}, {"prescription": client.federation.prescription()}))
     (entry,) = json.loads(cli("federation", "ledger", "f/devices/north", "--json").out)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from codedfl.config import Config
-from codedfl.flower._client_config import ClientConfig
-from codedfl.flower._federation_config import FederationConfig
+from codedfl.federation._client_config import ClientConfig
+from codedfl.federation._federation_config import FederationConfig
 from tests.docs.pages import DOCS, ROOT
 from tests.test_imports import LAYERS
 

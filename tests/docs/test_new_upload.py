@@ -20,9 +20,9 @@ from codedfl.setting import Setting
 from codedfl.training import LearningRate, train
 from codedfl.uploads import Upload
 from tests.docs.pages import DOCS, blocks
-from tests.flower.conftest import digits, made, naps, seeded_server  # noqa: F401 (fixtures)
-from tests.flower.support import digits_config, open_clients, simulated
-from tests.flower.support import run as federate
+from tests.federation.conftest import digits, made, naps, seeded_server  # noqa: F401 (fixtures)
+from tests.federation.support import digits_config, open_clients, simulated
+from tests.federation.support import run as federate
 from tests.plugin_sites import dist_info
 from tests.problems import make_federation, make_setting
 from tests.support import small_config

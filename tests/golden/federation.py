@@ -22,16 +22,16 @@ from tests.golden.frozen import CLOCK, SYSTEM
 from tests.golden.scenarios import BETWEEN_ROUNDS, IN_A_ROUND, WHILE_UPLOADING
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "Client": ("codedfl.flower",),
-    "initialise": ("codedfl.flower",),
-    "parse_federation": ("codedfl.flower",),
-    "Coordinator": ("codedfl.flower._coordinator",),
-    "reply_of": ("codedfl.flower._exchange",),
-    "to_records": ("codedfl.flower._wire",),
-    "from_records": ("codedfl.flower._wire",),
+    "Client": ("codedfl.federation", "codedfl.flower"),
+    "initialise": ("codedfl.federation", "codedfl.flower"),
+    "parse_federation": ("codedfl.federation", "codedfl.flower"),
+    "Coordinator": ("codedfl.federation._coordinator", "codedfl.flower._coordinator"),
+    "reply_of": ("codedfl.federation._exchange", "codedfl.flower._exchange"),
+    "to_records": ("codedfl.federation._wire", "codedfl.flower._wire"),
+    "from_records": ("codedfl.federation._wire", "codedfl.flower._wire"),
     "ExactNoise": ("codedfl.privacy",),
     "UploadGenerator": ("codedfl.flower._randomness",),  # before there was ExactNoise
-    "Packet": ("codedfl.flower._packet",),
+    "Packet": ("codedfl.federation._packet", "codedfl.flower._packet"),
     "Streams": ("codedfl.streams",),
     "csv_text": ("codedfl.files",),
     "StopTraining": ("codedfl.training",),

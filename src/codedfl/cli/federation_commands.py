@@ -14,7 +14,7 @@ from rich.console import Console
 from codedfl.cli.options import Json
 
 if TYPE_CHECKING:
-    from codedfl.flower import FederationConfig
+    from codedfl.federation import FederationConfig
 
 federation = typer.Typer(
     help="A real federation: a server and devices that connect to it over a network.\n\nExample: codedfl federation demo",
@@ -76,7 +76,7 @@ def init(
     Example: codedfl federation init clinics --sample public.csv --target diagnosis --device north --device south
     """
     require_flower()
-    from codedfl.flower import initialise, learnt_exactly, noiseless
+    from codedfl.federation import initialise, learnt_exactly, noiseless
 
     made = _configuration(sample, target or [], device or [], config, scheme, address, set_ or [])
     initialise(folder, made, hosts=host or [], insecure=insecure)
@@ -118,7 +118,7 @@ def _configuration(
     """Return the configuration that the options of ``init`` describe."""
     from codedfl.config import parse_override
     from codedfl.errors import InputError
-    from codedfl.flower import config_from_sample, parse_federation, read_federation
+    from codedfl.federation import config_from_sample, parse_federation, read_federation
 
     if (sample is None) == (config is None):
         raise InputError(
@@ -162,7 +162,7 @@ def add_device(
     Example: codedfl federation add-device clinics west
     """
     require_flower()
-    from codedfl.flower import add_device as add
+    from codedfl.federation import add_device as add
 
     added = add(folder, name)
     if json_:
@@ -197,7 +197,7 @@ def _serve(folder: Path, *, resume: bool, json_: bool) -> None:
     require_flower()
     from codedfl.cli.federation_tables import EventPrinter, devices_table, privacy_sentence
     from codedfl.errors import InputError
-    from codedfl.flower import ServerDied, serve
+    from codedfl.federation import ServerDied, serve
 
     console = Console(stderr=True)
     try:
@@ -224,7 +224,7 @@ def client(folder: DeviceFolder) -> None:
     Example: codedfl federation client north
     """
     require_flower()
-    from codedfl.flower import connect
+    from codedfl.federation import connect
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     for chatty in ("httpx", "httpcore", "flwr"):
@@ -239,7 +239,7 @@ def status(folder: Folder, json_: Json = False) -> None:
     Example: codedfl federation status clinics --json
     """
     from codedfl.cli.federation_tables import status_table
-    from codedfl.flower import overview
+    from codedfl.federation import overview
 
     config, now, events = overview(folder)
     if json_:
@@ -255,7 +255,7 @@ def ledger(folder: DeviceFolder, json_: Json = False) -> None:
     Example: codedfl federation ledger north
     """
     from codedfl.cli.federation_tables import ledger_table
-    from codedfl.flower import device_delta, read_ledger
+    from codedfl.federation import device_delta, read_ledger
 
     entries = read_ledger(folder)
     if json_:
@@ -284,7 +284,7 @@ def demo(
     require_flower()
     from codedfl.cli.federation_tables import EventPrinter, demo_table
     from codedfl.cli.outputs import results_folder
-    from codedfl.flower import run_demo
+    from codedfl.federation import run_demo
 
     console = Console(stderr=True)
     folder = results_folder(out, "federation", "demo")

@@ -181,7 +181,7 @@ def _is_agreed(entry: Mapping[str, Any]) -> bool:
 
 def _composed(entries: Sequence[Mapping[str, Any]], delta: float) -> float:
     """Return the epsilon of agreed mechanisms together."""
-    from codedfl.flower import mechanism_of  # not needed by those who only watch
+    from codedfl.federation import mechanism_of  # not needed by those who only watch
 
     mechanisms = (mechanism_of(entry["mu"], entry.get("coded")) for entry in entries)
     return epsilon_of([mechanism for mechanism in mechanisms if mechanism is not None], delta)

@@ -1,0 +1,46 @@
+"""Flower's records as packets, and packets as Flower's records."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from codedfl.federation._packet import Packet
+
+ARRAYS, VALUES = "arrays", "values"
+NPY = "numpy.ndarray"
+"""How Flower names the serialisation of numpy's own file format, without pickle."""
+
+
+def to_records(packet: Packet) -> RecordDict:
+    """Return a packet as the content of a message."""
+    arrays = {name: Array(np.asarray(array, order="C")) for name, array in packet.arrays.items()}
+    return RecordDict({ARRAYS: ArrayRecord(arrays), VALUES: ConfigRecord(dict(packet.values))})
+
+
+def from_records(records: RecordDict) -> Packet:
+    """Return the content of a message as a packet, unchecked but for what it takes to read it.
+
+    Raises:
+        ValueError: the records are not those of a packet, or an array cannot be read without pickle.
+    """
+    arrays, values = records.get(ARRAYS), records.get(VALUES)
+    if set(records) != {ARRAYS, VALUES} or not isinstance(arrays, ArrayRecord) or not isinstance(values, ConfigRecord):
+        raise ValueError("the message has records of other names or types than arrays and values")
+    return Packet({name: _read(array) for name, array in arrays.items()}, dict(values))
+
+
+def _read(array: Array) -> np.ndarray[Any, Any]:
+    """Read one array; numpy refuses whatever would have to be unpickled."""
+    if array.stype != NPY:
+        raise ValueError("the message has an array of an unknown serialisation")
+    try:
+        read = np.load(BytesIO(array.data), allow_pickle=False)
+    except Exception as error:  # a damaged header raises many types, and no documentation lists them
+        raise ValueError("the message has an array that cannot be read") from error
+    if not isinstance(read, np.ndarray):
+        raise ValueError("the message has an archive in place of an array")
+    return read
