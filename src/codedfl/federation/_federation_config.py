@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -31,6 +31,8 @@ PROTOCOL = 2
 
 class FederationData(Section):
     """The columns of every device's table, and what is predicted."""
+
+    identity_name: ClassVar[str] = "codedfl.flower._federation_config.FederationData"
 
     columns: tuple[Name, ...] = Field(min_length=1, description="raw input columns, in the order of the model's inputs")
     target: tuple[Name, ...] = Field(
@@ -68,6 +70,8 @@ class FederationData(Section):
 
 class FederationFeatures(Section):
     """The feature map, a function of public constants alone: nothing in it may be fitted to private data."""
+
+    identity_name: ClassVar[str] = "codedfl.flower._federation_config.FederationFeatures"
 
     map: Literal["none", "rff"] = Field(
         "none", description="rff: random Fourier features; none: the columns themselves"
