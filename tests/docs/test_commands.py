@@ -41,11 +41,13 @@ def parsed(arguments: Sequence[str]) -> None:
     """
     from codedfl.cli.app import app
 
-    command, rest = built_once(app), list(arguments)
+    command, rest, parent = built_once(app), list(arguments), None
     while rest and (inner := getattr(command, "commands", None)) and not rest[0].startswith("-"):
         assert rest[0] in inner, f"No such command {rest[0]!r}"
+        # A command keeps the help option of its first context, which inherits its names.
+        parent = command.context_class(command, parent, command.name, **command.context_settings)
         command = inner[rest.pop(0)]
-    command.make_context(command.name, rest)
+    command.make_context(command.name, rest, parent)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
