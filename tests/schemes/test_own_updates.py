@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 from codedfl.parallel import Workers
-from codedfl.schemes import fedavg
+from codedfl.schemes import PrivateDescent, dp_gd, fedavg
 from codedfl.setting import Setting
 from codedfl.training import (
     Callback,
     Checkpoint,
     InverseProbability,
     LearningRate,
+    Local,
+    Payload,
     Run,
     RunProgress,
     RunResult,
@@ -201,3 +203,12 @@ def assert_same(a: RunResult, b: RunResult) -> None:
     assert [astuple(point) for point in a.curve] == [astuple(point) for point in b.curve]
     for mine, theirs in zip(a.progress.devices, b.progress.devices, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_a_private_scheme_with_an_update_of_its_own_is_for_the_simulator() -> None:
+    class Own(PrivateDescent):
+        def update(self, memory: Any, sent: Payload, local: Local) -> tuple[Any, Payload]:
+            return super().update(memory, sent, local)
+
+    assert dp_gd().over_network
+    assert not Own(**vars(dp_gd())).over_network

@@ -145,8 +145,8 @@ class Scheme(Generic[HeldT]):
 
     @property
     def over_network(self) -> bool:
-        """Whether a federation of real devices can train it."""
-        return self.device.over_network
+        """Whether a federation of real devices can train it: private updates are made by `PrivateGradient` alone there."""
+        return self.device.over_network and not (self.private and self.has_own_update)
 
     def network_options(self) -> Mapping[str, Any]:
         """Return the options that a network decides, by name.
