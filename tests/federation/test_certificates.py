@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import ssl
@@ -25,8 +24,6 @@ from codedfl.federation._certificates import (
     make_authority,
     make_key_pair,
     make_server_certificate,
-    openssh_private_key,
-    openssh_public_key,
 )
 
 HOSTS = ["192.0.2.7", "fl.example.org", "[2001:db8::7]"]
@@ -219,20 +216,3 @@ def test_flower_takes_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert asymmetric.verify_signature(public, b"message", asymmetric.sign_message(private, b"message"))
     assert asymmetric.private_key_to_bytes(private) == pair.private_pem
     assert asymmetric.public_key_to_bytes(public) == pair.public_pem
-
-
-@pytest.mark.slow
-def test_flower_reads_the_key_files_as_openssh_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "0")
-    monkeypatch.setenv("FLWR_DISABLE_UPDATE_CHECK", "1")
-    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
-    supernode = pytest.importorskip("flwr.supernode.cli.flower_supernode")
-    register = pytest.importorskip("flwr.cli.supernode.register")
-    pair = make_key_pair()
-    (tmp_path / "key").write_bytes(openssh_private_key(pair.private_pem))
-    (tmp_path / "key.pub").write_bytes(openssh_public_key(pair.public_pem))
-    arguments = argparse.Namespace(auth_supernode_private_key=str(tmp_path / "key"), auth_supernode_public_key=None)
-    private, public = supernode._try_setup_client_authentication(arguments)
-    assert private.private_numbers() == load_pem_private_key(pair.private_pem, None).private_numbers()  # type: ignore[union-attr]
-    assert public == load_pem_public_key(pair.public_pem)
-    assert register.try_load_public_key(tmp_path / "key.pub") == pair.public_pem

@@ -186,5 +186,7 @@ def test_residuals_of_least_squares_need_no_memory() -> None:
 
 def test_balanced_classes_have_the_curvature_of_their_number() -> None:
     for classes in (2, 3, 10):
-        assert SOFTMAX.constant_curvature(np.full(classes, 1 / classes)) == pytest.approx(1 / classes)
-    assert SOFTMAX.constant_curvature(np.array([0.5, 0.5, 0.0])) == pytest.approx(0.25), "a class that never occurs"
+        outputs = SOFTMAX.link(np.full(classes, 1 / classes))
+        assert SOFTMAX.curvature_weights(outputs) == pytest.approx(1 / classes)
+    never = SOFTMAX.link(np.array([0.5, 0.5, 0.0]))
+    assert SOFTMAX.curvature_weights(never) == pytest.approx(0.25), "a class that never occurs"

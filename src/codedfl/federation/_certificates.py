@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
-    load_pem_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
@@ -68,21 +67,6 @@ def make_key_pair() -> KeyPair:
     """
     key = _draw_key()
     return KeyPair(_private_pem(key), key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-
-
-def openssh_private_key(private_pem: bytes) -> bytes:
-    """Return a private key as OpenSSH writes it, the form in which ``flower-supernode`` reads its key file."""
-    return load_pem_private_key(private_pem, None).private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-
-
-def openssh_public_key(public_pem: bytes) -> bytes:
-    """Return a public key as OpenSSH writes it, the form in which ``flwr supernode register`` reads it.
-
-    Example:
-        >>> openssh_public_key(make_key_pair().public_pem).split()[0]
-        b'ecdsa-sha2-nistp384'
-    """
-    return load_pem_public_key(public_pem).public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
 
 
 def make_authority(days: int = VALIDITY_DAYS) -> CertifiedKey:

@@ -85,19 +85,6 @@ class Loss(ABC):
         gradient: FloatArray = features.T @ self.residuals(features @ model, labels)
         return gradient
 
-    def constant_curvature(self, mean_label: FloatArray) -> float:
-        """Return the curvature weight at the best constant model, which predicts the mean label of the data, (o,).
-
-        Example:
-            Of four balanced classes:
-
-            >>> import numpy as np
-            >>> from codedfl.losses import SOFTMAX
-            >>> SOFTMAX.constant_curvature(np.full(4, 0.25))
-            0.25
-        """
-        return float(self.curvature_weights(self.link(mean_label)))
-
     def smoothness(self, gram: Gram) -> float:
         """Return ``L = c lambda_max(X^T X)``, a bound on the curvature of the loss summed over the data."""
         return self.curvature * gram.smoothness
