@@ -74,9 +74,9 @@ def _audit_uploads(
     settings: Settings, known_ratio: float, max_epsilon: float | None, out: Path | None, *, json_: bool
 ) -> None:
     from codedfl._progress_display import ProgressDisplay
+    from codedfl.audits import run_audit, write_audit
     from codedfl.cli.audit_tables import limit_sentence, print_audit
     from codedfl.cli.outputs import results_folder
-    from codedfl.experiment import run_audit, write_audit
 
     config = settings.load()
     folder = results_folder(out, config.data.dataset, "audit")
@@ -100,9 +100,9 @@ def _audit_uploads(
 
 def _audit_schemes(settings: Settings, canaries: int, confidence: float, out: Path | None, *, json_: bool) -> None:
     from codedfl._progress_display import ProgressDisplay
+    from codedfl.audits import run_empirical_audit, write_empirical_audit
     from codedfl.cli.audit_tables import print_empirical_audit, refuted_sentence
     from codedfl.cli.outputs import results_folder
-    from codedfl.experiment import run_empirical_audit, write_empirical_audit
 
     config = settings.load()
     folder = results_folder(out, config.data.dataset, "audit")

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from codedfl._messages import number, shown_key
+from codedfl.audits import Audit, EmpiricalAudit, SchemeAudit
 from codedfl.cli.tables import new_table
-from codedfl.experiment import Audit, EmpiricalAudit, SchemeAudit
 from codedfl.privacy import DeviceAudit
 
 MOST_DEVICES = 40

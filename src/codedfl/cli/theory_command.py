@@ -42,10 +42,10 @@ def theory(
     Example: codedfl theory --noise-variance 0.5 --rounds 200
     """
     from codedfl._validation import require_positive
+    from codedfl.audits import run_theory, write_theory
     from codedfl.cli.live import live_training
     from codedfl.cli.outputs import results_folder
     from codedfl.cli.theory_tables import bound_table, limit_lines, variance_table
-    from codedfl.experiment import run_theory, write_theory
 
     if check:
         _check(settings.load().seed, draws, json_)

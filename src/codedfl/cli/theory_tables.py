@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from codedfl.audits import TheoryReport
 from codedfl.cli.tables import new_table
-from codedfl.experiment import TheoryReport
 from codedfl.theory import Check
 
 

@@ -12,12 +12,9 @@ from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._jobs import Job, rounds_of, run_identity
-from codedfl.experiment._pace import Pace
-from codedfl.experiment._per_run import PerRunCallback
+from codedfl.experiment._jobs import Job, SharedUploads, rounds_of, run_identity
 from codedfl.experiment._run_details import start_details
 from codedfl.experiment._run_folder import RunFolder
-from codedfl.experiment._shared_uploads import SharedUploads
 from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.progress import Progress
@@ -45,6 +42,45 @@ from codedfl.training import (
     validation_setting,
 )
 from codedfl.typing import FloatArray
+
+
+class PerRunCallback(Callback):
+    """Makes a callback of its own for every run of a comparison or a sweep.
+
+    Runs may advance in lock-step, and a callback is not told whose round it was. Short runs that choose a step size get none.
+
+    Example:
+        >>> from codedfl.experiment import run
+        >>> class Names(PerRunCallback):
+        ...     def for_run(self, experiment, scheme):
+        ...         print(experiment.config.data.dataset, scheme.title)
+        ...         return Callback()
+        >>> comparison = run({"schemes": ["fedavg"], "training.rounds": 2}, callbacks=(Names(),))
+        digits FedAvg
+    """
+
+    def for_run(self, experiment: Experiment, scheme: Scheme) -> Callback:
+        """Return the callback of one run.
+
+        Args:
+            experiment: configuration, data, fleet and code.
+            scheme: the scheme that is about to be trained.
+        """
+        raise NotImplementedError
+
+
+class Pace(Callback):
+    """Reports the rounds of runs that advance and end together, and not how good their models are.
+
+    Such runs choose step sizes, or hold canaries, which are made to be fitted badly. Whoever trains them closes the display.
+    """
+
+    def __init__(self, progress: Progress, title: str, total: int) -> None:
+        self.progress, self.title, self.total, self.done = progress, title, total, 0
+
+    def on_round(self, progress: object) -> None:  # noqa: ARG002
+        self.done += 1
+        self.progress.update(self.title, self.done, self.total)
 
 
 class Family:
