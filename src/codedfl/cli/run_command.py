@@ -115,7 +115,7 @@ def run(
     else:
         print_comparison(comparison, folder.path, Console())
         if outcome is not None:
-            from codedfl.cli.plan_tables import outcome_lines
+            from codedfl.cli.plan_command import outcome_lines
 
             for line in outcome_lines(outcome):
                 Console().print(line, highlight=False, markup=False)
