@@ -105,8 +105,8 @@ def add_updates(
         released.append(update.astype(np.float64) / round.attendance.weight - others)
         signals.append(_signals(planted, np.flatnonzero(planted.device == device), steps, model))
     if target is None or not target.sums_only:
-        for signal, seen in zip(signals, released, strict=True):
-            _add_outer(statistics, *signal, seen)
+        for signal, observed in zip(signals, released, strict=True):
+            _add_outer(statistics, *signal, observed)
     elif len(released) >= max(prepared.device.shares, 1):
         canaries, features, residuals = (np.concatenate(parts) for parts in zip(*signals, strict=True))
         _add_outer(statistics, canaries, features, residuals, np.sum(released, axis=0))
@@ -193,19 +193,21 @@ def _signals(
 
 
 def _add_outer(
-    statistics: MembershipStatistics, canaries: IntArray, left: FloatArray, right: FloatArray, seen: FloatArray
+    statistics: MembershipStatistics, canaries: IntArray, left: FloatArray, right: FloatArray, observed: FloatArray
 ) -> None:
     """Add a message to which canary ``j`` adds the outer product of row ``j`` on the left and on the right."""
     products = (left @ left.T) * (right @ right.T)
-    projections = np.sum((left @ seen) * right, axis=1)
-    statistics.add_linear(canaries, products, projections, float(np.sum(seen**2)), seen.size)
+    projections = np.sum((left @ observed) * right, axis=1)
+    statistics.add_linear(canaries, products, projections, float(np.sum(observed**2)), observed.size)
 
 
-def _add_symmetric(statistics: MembershipStatistics, canaries: IntArray, rows: FloatArray, seen: FloatArray) -> None:
+def _add_symmetric(
+    statistics: MembershipStatistics, canaries: IntArray, rows: FloatArray, observed: FloatArray
+) -> None:
     """Add a symmetric matrix to which canary ``j`` adds ``z z^T``, with noise ``s (E + E^T) / 2``."""
-    projections = np.sum((rows @ seen) * rows, axis=1)
-    numbers = len(seen) * (len(seen) + 1) / 2
-    statistics.add_linear(canaries, (rows @ rows.T) ** 2, projections, float(np.sum(seen**2)), numbers)
+    projections = np.sum((rows @ observed) * rows, axis=1)
+    numbers = len(observed) * (len(observed) + 1) / 2
+    statistics.add_linear(canaries, (rows @ rows.T) ** 2, projections, float(np.sum(observed**2)), numbers)
 
 
 @singledispatch
@@ -258,8 +260,8 @@ def _add_coded(statistics: MembershipStatistics, message: _Message, coded: Coded
                 Rows(planted.features[coded_canaries], planted.labels[coded_canaries], weights[~real]), bound
             ).joined()
         )
-    seen = np.hstack([coded.features, coded.labels])
-    both = np.concatenate(joined)[:, : seen.shape[1]]
+    observed = np.hstack([coded.features, coded.labels])
+    both = np.concatenate(joined)[:, : observed.shape[1]]
     if not len(both):
         return
     background = compute_gram([_clipped(rows, bound) for rows in others], message.setting.workers).matrix
@@ -270,13 +272,13 @@ def _add_coded(statistics: MembershipStatistics, message: _Message, coded: Coded
         else (coded.features.shape[1] - 1, coded.noise_variance)
     )
     ratios = coded_scores(
-        seen[:, :split],
-        seen[:, split:],
+        observed[:, :split],
+        observed[:, split:],
         coded.noise_variance,
         label_noise,
         both[:, :split],
         both[:, split:],
-        background=background[: seen.shape[1], : seen.shape[1]],
+        background=background[: observed.shape[1], : observed.shape[1]],
         coded_samples=coded.coded_samples,
     )
     statistics.add_ratios(np.concatenate(canaries), ratios)
@@ -323,8 +325,8 @@ def _add_mean(statistics: MembershipStatistics, message: _Message, held: Private
     expected = others + features.sum(axis=0) / 2
     along = float(direction @ expected)
     if along > 0:
-        seen = float(expected @ expected) / along * direction - others
-        _add_outer(statistics, message.canaries, features, np.ones((len(features), 1)), seen[:, None])
+        observed = float(expected @ expected) / along * direction - others
+        _add_outer(statistics, message.canaries, features, np.ones((len(features), 1)), observed[:, None])
 
 
 def _add_moments(statistics: MembershipStatistics, message: _Message, held: PrivateCurvature) -> None:

@@ -263,12 +263,12 @@ def plan_updates(
         )
     besides = [] if upload is None else [CodedMechanism(upload.coded_samples, upload.signal_to_noise)]
     if epsilon is not None:
-        found = noise_multiplier_for(epsilon, delta, updates=updates, sampling_rate=sampling_rate, besides=besides)
-        return UpdatesBudget(updates, sampling_rate, epsilon, delta, found, upload, devices_in_sum)
+        multiplier = noise_multiplier_for(epsilon, delta, updates=updates, sampling_rate=sampling_rate, besides=besides)
+        return UpdatesBudget(updates, sampling_rate, epsilon, delta, multiplier, upload, devices_in_sum)
     noise = 0.0 if noise_multiplier is None else noise_multiplier
     require_non_negative("noise_multiplier", noise)
-    found = epsilon_of([GaussianMechanism(noise, updates, sampling_rate), *besides], delta)
-    return UpdatesBudget(updates, sampling_rate, found, delta, noise, upload, devices_in_sum)
+    spent = epsilon_of([GaussianMechanism(noise, updates, sampling_rate), *besides], delta)
+    return UpdatesBudget(updates, sampling_rate, spent, delta, noise, upload, devices_in_sum)
 
 
 def budget_table(accountant: PrivacyAccountant) -> Table:

@@ -11,7 +11,7 @@ Example:
 from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
 from codedfl.experiment._best import best_schemes
 from codedfl.experiment._build import Experiment, build_experiment, family_key
-from codedfl.experiment._comparison import Comparison, record_trace
+from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._evidence import Evidence, evidence_of
 from codedfl.experiment._family import Pace, PerRunCallback
 from codedfl.experiment._grid import Point, grid_points, parse_axes, short_names
@@ -20,7 +20,7 @@ from codedfl.experiment._noise import Difference
 from codedfl.experiment._notes import notes_on
 from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
 from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
-from codedfl.experiment._run_folder import RunFolder, curves_csv
+from codedfl.experiment._run_folder import RunFolder, curves_csv, record_trace
 from codedfl.experiment._runner import run, sweep, tune
 from codedfl.experiment._seeds import (
     SeedRuns,

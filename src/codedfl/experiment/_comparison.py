@@ -1,20 +1,16 @@
-"""A comparison of schemes, its results, and a record of who arrived in its rounds."""
+"""A comparison of schemes and its results."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from codedfl.config import Config
-from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment
 from codedfl.experiment._display import in_html, in_one_line
 from codedfl.experiment._privacy_statement import guarantee_of_run
 from codedfl.experiment._provenance import provenance_of
 from codedfl.files import plain
-from codedfl.fleet import TraceArrivals, write_trace
-from codedfl.identity import identity
 from codedfl.models import Predictor
 from codedfl.privacy import Guarantee
 from codedfl.setting import Setting
@@ -98,32 +94,3 @@ class Comparison:
     def privacy(self, scheme: str) -> dict[str, Any]:
         """Return the guarantee of a scheme for reports; see `codedfl.privacy.Guarantee`."""
         return self.guarantee(scheme).as_dict()
-
-
-def record_trace(comparison: Comparison, path: str | Path) -> None:
-    """Write the attendance of every round of a comparison.
-
-    Schemes that ask devices for the same batches have the same arrivals, which make one CSV file. Where schemes differ (a fixed
-    batch, a load allocation), ``path`` becomes a folder with one file per scheme, ``<scheme>.csv``.
-
-    Args:
-        comparison: the finished comparison.
-        path: the file or folder, for ``fleet.trace``.
-
-    Raises:
-        InputError: if no scheme asks devices for anything, or the path cannot be written.
-    """
-    path = Path(path)
-    asking = [result for result in comparison.results if result.prepared.device.broadcasts]
-    if not asking:
-        raise InputError("no scheme of this comparison asks devices for updates, so there is no trace to record.")
-    names = comparison.setting.federation.device_names
-    shared = len({identity(result.prepared.device.arrivals) for result in asking}) == 1
-    try:
-        for result in asking[:1] if shared else asking:
-            trace = TraceArrivals.record(result.prepared.device.arrivals, max(r.final.round for r in asking))
-            if not shared:
-                path.mkdir(parents=True, exist_ok=True)
-            write_trace(path if shared else path / f"{result.scheme.name}.csv", trace, names)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}): give another path.") from error

@@ -147,18 +147,18 @@ class Family:
             Comparison(
                 experiment,
                 evaluator,
-                tuple(_in_setting(results[key], experiment.setting) for key in own.values() if key in results),
+                tuple(_in_setting(results[key], experiment.setting) for key in keys.values() if key in results),
                 elapsed,
                 tuple(self.remarks),
             )
-            for experiment, own in zip(self.experiments, self.keys, strict=True)
+            for experiment, keys in zip(self.experiments, self.keys, strict=True)
         ]
 
     def choose(self) -> list[dict[str, StepSizeChoice]]:
         """Return the step sizes of each configuration, by scheme."""
         with self.first.setting.workers:  # its threads end with the work
             choices = self._choices()
-        return [{name: choices[key] for name, key in own.items() if key in choices} for own in self.keys]
+        return [{name: choices[key] for name, key in keys.items() if key in choices} for keys in self.keys]
 
     def _say_sizes(self, evaluator: Evaluator) -> None:
         federation, reference = self.first.setting.federation, evaluator.reference
@@ -196,11 +196,11 @@ class Family:
         prepared = uploads.prepare(job.scheme, job.experiment.setting, job.plan)
         setting = prepared.setting
         rate, *smaller = job.rates(choice, prepared)
-        own = (
+        added = (
             each.for_run(job.experiment, job.scheme) if isinstance(each, PerRunCallback) else each
             for each in self.callbacks
         )
-        callbacks: tuple[Callback, ...] = (*own, ReportProgress(self.progress, job.scheme.title))
+        callbacks: tuple[Callback, ...] = (*added, ReportProgress(self.progress, job.scheme.title))
         if self.folder:
             callbacks += (
                 Checkpoint(self.folder.checkpoint(job.scheme.name), identity(config)),
@@ -239,9 +239,9 @@ class Family:
             searches = [self._search(wanted[key], uploads) for key in group]
             title = f"step size of {wanted[group[0]].scheme.title}" if len(group) == 1 else f"{len(group)} step sizes"
             pace = Pace(self.progress, title, sum(search.rounds * len(search.tried) for search in searches))
-            found = choose_step_sizes(searches, callbacks=(*self.callbacks, pace))
+            chosen = choose_step_sizes(searches, callbacks=(*self.callbacks, pace))
             self.progress.close(title)
-            for key, choice in zip(group, found, strict=True):
+            for key, choice in zip(group, chosen, strict=True):
                 choices[key] = known[wanted[key].scheme.name] = choice
                 self.progress.say(f"{wanted[key].scheme.title}: step size {choice.scale:g} / L")
             if self.folder:

@@ -75,9 +75,9 @@ def rounds_of(config: Config, scheme: Scheme, setting: Setting, plan: DevicePlan
     """Return the number of rounds of a scheme in a configuration; a one-shot scheme has none."""
     if scheme.one_shot:
         return 0
-    own = scheme.rounds(setting)
-    if own is not None:
-        return own
+    own_rounds = scheme.rounds(setting)
+    if own_rounds is not None:
+        return own_rounds
     return config.training.rounds or rounds_within(scheme.name, plan, config.training.total_time_s)
 
 

@@ -119,16 +119,16 @@ class Fold:
                 curved[i] = self.basis.T @ (self.scale * (X.T @ (X @ gradient)))
         return gradients, curved
 
-    def held_in(self, basis: FloatArray) -> FloatArray:
+    def held_out_in(self, basis: FloatArray) -> FloatArray:
         """Return the held-out rows in a basis, (h, d), in single precision."""
         with one_blas_thread():
             product: FloatArray = self.data.test_features @ basis.astype(self.data.test_features.dtype)
         return product
 
     @cached_property
-    def held(self) -> FloatArray:
+    def held_out(self) -> FloatArray:
         """The held-out rows in the fold's own basis, (h, d)."""
-        return self.held_in(self.basis)
+        return self.held_out_in(self.basis)
 
 
 def make_folds(setting: Setting) -> list[Fold]:
@@ -140,7 +140,7 @@ def make_folds(setting: Setting) -> list[Fold]:
     Example:
         >>> from codedfl.experiment import build_experiment, load_config
         >>> folds = make_folds(build_experiment(load_config()).setting)
-        >>> len(folds), folds[0].held.shape[1], folds[0].gram.samples
+        >>> len(folds), folds[0].held_out.shape[1], folds[0].gram.samples
         (6, 100, 1258)
     """
     federation = setting.federation
@@ -153,16 +153,16 @@ def make_folds(setting: Setting) -> list[Fold]:
         raise InputError(
             "a plan holds rows out by copying them, which memory-mapped data is too large for: plan on a part of the data."
         )
-    held = max(1, round(HELD_OUT * federation.total_samples))
-    count = min(MOST_FOLDS, math.ceil(ENOUGH_HELD_OUT / held)) if federation.dimension <= SMALL_DIMENSION else 1
+    held_out = max(1, round(HELD_OUT * federation.total_samples))
+    count = min(MOST_FOLDS, math.ceil(ENOUGH_HELD_OUT / held_out)) if federation.dimension <= SMALL_DIMENSION else 1
     return [_fold(setting, index) for index in range(count)]
 
 
 def _fold(setting: Setting, index: int) -> Fold:
     federation = setting.federation
     data = federation.split_validation(HELD_OUT, setting.streams.at("plan-held-out", round=index))
-    held = compute_gram([Rows(data.test_features, data.test_labels)], setting.workers)
-    left = setting.gram.matrix - held.matrix
+    held_out = compute_gram([Rows(data.test_features, data.test_labels)], setting.workers)
+    left = setting.gram.matrix - held_out.matrix
     scale = federation.total_samples / data.total_samples
     return Fold(data, replace(setting.gram, matrix=scale * left), index)
 
@@ -176,14 +176,14 @@ class View:
         basis: its eigenvectors in the fold's basis, (d, d); None for that basis itself.
         target: right-hand side ``b`` of ``M W = b`` for the limit of training, in this basis, (d, o).
         curvature: ``v_j^T H v_j``, the true curvature along each direction, (d,).
-        held: the held-out rows in this basis, (h, d).
+        held_out: the held-out rows in this basis, (h, d).
     """
 
     values: FloatArray
     basis: FloatArray | None
     target: FloatArray
     curvature: FloatArray
-    held: FloatArray
+    held_out: FloatArray
 
     def turned(self, vectors: FloatArray) -> FloatArray:
         """Return vectors of the fold's basis in this one."""
@@ -192,7 +192,7 @@ class View:
 
 def plain_view(fold: Fold) -> View:
     """Return the data as it is: ``H W = X^T Y``."""
-    return View(fold.values, None, fold.values[:, None] * fold.optimum, fold.values, fold.held)
+    return View(fold.values, None, fold.values[:, None] * fold.optimum, fold.values, fold.held_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,5 +305,5 @@ def coded_view(
         vectors,
         vectors.T @ target,
         np.einsum("ij,i,ij->j", vectors, fold.values, vectors),
-        fold.held @ vectors.astype(fold.held.dtype),
+        fold.held_out @ vectors.astype(fold.held_out.dtype),
     )

@@ -247,8 +247,8 @@ class Training:
         bias = 0.0 * pull if self.one_step else (pull - step_size * (tau - 1) / 2 * drift) / max(self._weight, 1e-12)
         floor = max(float(np.abs(self.view.values).max()), 1e-300) * 1e-12
         values = np.where(np.abs(self.view.values) < floor, floor, self.view.values)
-        found: FloatArray = (self.view.target - bias) / values[:, None]
-        return found
+        limit: FloatArray = (self.view.target - bias) / values[:, None]
+        return limit
 
     @cached_property
     def _arrival_noise(self) -> FloatArray:
@@ -299,7 +299,7 @@ class Training:
         left, spread = moments.left[usable][:, bins.of], np.sqrt(per_direction[usable])[:, bins.of]
         drawn = standard_normal(self.fold, limit.shape)
         models = (1.0 - left)[:, :, None] * limit + spread[:, :, None] * drawn
-        values = row_values(self.fold, self.view.held, models)
+        values = row_values(self.fold, self.view.held_out, models)
         return Scores.of(values, reference_values(self.fold), usable)
 
 
@@ -326,21 +326,21 @@ class Scores:
         return cls(below, variance, len(reference))
 
 
-def row_values(fold: Fold, held: FloatArray, models: FloatArray) -> FloatArray:
+def row_values(fold: Fold, held_out: FloatArray, models: FloatArray) -> FloatArray:
     """Return what every held-out row contributes to the score of each model, (k, h): the score is the mean.
 
     Args:
         fold: the data.
-        held: held-out rows in some basis, (h, d).
+        held_out: held-out rows in some basis, (h, d).
         models: models in that basis, (k, d, o).
     """
     labels, task = fold.data.test_labels, fold.data.task
-    values = np.empty((len(models), len(held)), np.float32)
+    values = np.empty((len(models), len(held_out)), np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(models), 16):
             part = models[start : start + 16]
-            stacked = np.ascontiguousarray(part.transpose(1, 0, 2).reshape(held.shape[1], -1), held.dtype)
-            predictions = (held @ stacked).reshape(len(held), len(part), -1)
+            stacked = np.ascontiguousarray(part.transpose(1, 0, 2).reshape(held_out.shape[1], -1), held_out.dtype)
+            predictions = (held_out @ stacked).reshape(len(held_out), len(part), -1)
             values[start : start + len(part)] = contributions(task, labels[:, None, :], predictions).T
     return values
 
@@ -356,7 +356,7 @@ def contributions(task: Task, labels: FloatArray, predictions: FloatArray) -> Fl
 
 def reference_values(fold: Fold) -> FloatArray:
     """Return what every held-out row contributes to the score of the optimum of the rows that are left, (h,)."""
-    values: FloatArray = fold.once("reference", lambda: row_values(fold, fold.held, fold.optimum[None])[0])
+    values: FloatArray = fold.once("reference", lambda: row_values(fold, fold.held_out, fold.optimum[None])[0])
     return values
 
 

@@ -145,18 +145,20 @@ def make_plan(
         names = config.schemes
         if names == DEFAULT_SCHEMES:
             names = tuple(name for name in SCHEMES if not make_scheme(name).private)
-        found = []
+        forecasts = []
         for index, name in enumerate(names):
             progress.update("predicting", index, len(names), name)
-            found.append(_forecast(name, experiment, folds, target))
+            forecasts.append(_forecast(name, experiment, folds, target))
         progress.close("predicting")
     scores = [float(reference_values(fold).mean()) for fold in folds]
-    chosen = _best(found, target)
-    told = [each if each is chosen else replace(each, reason=reason_against(each, chosen, target)) for each in found]
+    chosen = _best(forecasts, target)
+    explained = [
+        each if each is chosen else replace(each, reason=reason_against(each, chosen, target)) for each in forecasts
+    ]
     return Plan(
         config,
         target,
-        tuple(sorted(told, key=lambda each: _place(each, chosen, target))),
+        tuple(sorted(explained, key=lambda each: _place(each, chosen, target))),
         chosen.scheme if chosen else None,
         "accuracy" if setting.federation.task == "classification" else "r2",
         float(np.mean(scores)),
@@ -180,15 +182,15 @@ def _forecast(name: str, experiment: Experiment, folds: Any, target: Target) -> 
     return forecast(scheme, experiment, plan, folds, target)
 
 
-def _best(found: list[Forecast], target: Target) -> Forecast | None:
+def _best(forecasts: list[Forecast], target: Target) -> Forecast | None:
     """Return the scheme that reaches the target first; otherwise the one that gets closest to the optimum."""
     if target.time_s is not None:
-        ready = [each for each in found if each.below_in_time is not None]
+        ready = [each for each in forecasts if each.below_in_time is not None]
         return min(ready, key=lambda each: (each.below_in_time, each.time_s or math.inf), default=None)
-    reach = [each for each in found if each.time_s is not None]
+    reach = [each for each in forecasts if each.time_s is not None]
     if reach:
         return min(reach, key=lambda each: each.time_s or 0.0)
-    able = [each for each in found if math.isfinite(each.best_below)]
+    able = [each for each in forecasts if math.isfinite(each.best_below)]
     return min(able, key=lambda each: each.best_below, default=None)
 
 

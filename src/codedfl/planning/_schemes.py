@@ -180,11 +180,11 @@ def predict(situation: Situation, better: Callable[[Curve], float]) -> Predictio
     grid = sorted(situation.step_sizes, reverse=True)
     stable = [scale for scale in grid if max(each.rounds(scale / smoothness).growth for each in trainings) <= GROWS]
     tried = stable[:TRIED] or grid[-1:]
-    found = []
+    predictions = []
     for scale in tried:
         scores = [each.scores(scale / smoothness, STOPS) for each in trainings]
-        found.append(Prediction(situation.curve(np.array(STOPS, np.float64), scores), scale, bool(stable)))
-    return min(found, key=lambda each: (better(each.curve), float(each.curve.below[each.curve.best])))
+        predictions.append(Prediction(situation.curve(np.array(STOPS, np.float64), scores), scale, bool(stable)))
+    return min(predictions, key=lambda each: (better(each.curve), float(each.curve.below[each.curve.best])))
 
 
 def _training(situation: Situation, fold: Fold) -> Training:
@@ -233,7 +233,7 @@ def _solved(situation: Situation, fold: Fold) -> Scores:
     scheme = cast(OneShot, situation.scheme)
     coded = scheme.upload is not None and scheme.upload.stands_for_data
     model = scheme.solve((_coded(situation, fold).data,) if coded else fold.statistics)
-    values = row_values(fold, fold.held, model[None])
+    values = row_values(fold, fold.held_out, model[None])
     return Scores.of(values, reference_values(fold), np.ones(1, np.bool_))
 
 

@@ -1,4 +1,4 @@
-"""``codedfl predict``, ``codedfl evaluate`` and ``codedfl export``: models on new rows, as tables and files."""
+"""``codedfl report`` and ``watch``: results as a page; ``codedfl predict``, ``evaluate`` and ``export``: models on new rows."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ Model = Annotated[
     Path,
     typer.Argument(help="A model: models/SCHEME.safetensors of a run folder.", metavar="MODEL", show_default=False),
 ]
+
 Data = Annotated[
     Path,
     typer.Argument(
@@ -34,6 +35,63 @@ Data = Annotated[
 
 MOST_PARTS = 40
 """Maximum number of classes or devices listed."""
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folder of a run, a sweep or a federation; several are compared.", metavar="RUN...", show_default=False
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="The page.", metavar="FILE", show_default="report.html in the first folder")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Write one HTML page of a run, or of several side by side; it needs no network and nothing but itself.
+
+    Example: codedfl report runs/first runs/second --out comparison.html
+    """
+    from codedfl.cli.outputs import require_writable
+    from codedfl.report import read_runs, write_report
+
+    if out is not None:
+        require_writable("--out", out)
+    records = read_runs(runs)
+    path = write_report(runs, out)
+    if json_:
+        entries = [{"run": record.name, "folder": str(record.path), "state": record.state} for record in records]
+        print(json.dumps({"page": str(path), "bytes": path.stat().st_size, "runs": entries}))
+    else:
+        Console().print(f"page: {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def watch(
+    run: Annotated[
+        Path,
+        typer.Argument(help="Folder of a run, a sweep or a federation.", metavar="RUN", show_default=False),
+    ],
+    *,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 for any that is free.", min=0, max=65535)] = 0,
+    json_: Json = False,
+) -> None:
+    """Serve the page of a run on this machine, and keep it current while the run goes on; Ctrl-C ends it.
+
+    Example: codedfl watch runs/first
+    """
+    from codedfl.report import Watch
+
+    served = Watch(run, port)
+    if json_:
+        print(json.dumps({"url": served.url, "folder": str(run)}), flush=True)
+    else:
+        Console().print(f"{served.url}  (Ctrl-C ends it)", soft_wrap=True, markup=False, highlight=False)
+    try:
+        served.serve()
+    except KeyboardInterrupt:
+        return
 
 
 def predict(
@@ -90,18 +148,18 @@ def evaluate(
 
     loaded = Predictor.load(model)
     try:
-        found = evaluate_file(loaded, data, target=tuple(target or ()), device_column=device_column)
+        evaluation = evaluate_file(loaded, data, target=tuple(target or ()), device_column=device_column)
     except InputError as error:
         if str(error).startswith("target "):
             raise InputError(f"--{error}") from error
         raise
     if target and loaded.target_columns and set(target) != set(loaded.target_columns):
-        trained, given = (", ".join(map(repr, names)) for names in (loaded.target_columns, target))
-        print(f"note: the model was trained to predict {trained}, and is scored on {given}.", file=sys.stderr)
+        trained, scored = (", ".join(map(repr, names)) for names in (loaded.target_columns, target))
+        print(f"note: the model was trained to predict {trained}, and is scored on {scored}.", file=sys.stderr)
     if json_:
-        print(json.dumps(found.as_dict()))
+        print(json.dumps(evaluation.as_dict()))
     else:
-        print_evaluation(loaded, found, data, Console())
+        print_evaluation(loaded, evaluation, data, Console())
 
 
 def export(
@@ -160,17 +218,24 @@ def _probabilities(model: Predictor, outputs: FloatArray) -> FloatArray:
     return probabilities(outputs, logits=model.logits).astype(outputs.dtype)
 
 
-def print_evaluation(model: Predictor, found: ModelEvaluation, data: Path, console: Console) -> None:
+def print_evaluation(model: Predictor, evaluation: ModelEvaluation, data: Path, console: Console) -> None:
     """Print the scores, next to those of the best constant, and those of every class, output and device."""
-    _say(console, f"{_origin(model)}: {found.rows} rows of {data}")
-    if found.task == "classification":
-        accuracy, trivial = found.scores["accuracy"], found.baseline["accuracy"]
-        _say(console, f"accuracy {_shown(accuracy)}; always answering {found.baseline_class!r} has {_shown(trivial)}")
+    _say(console, f"{_origin(model)}: {evaluation.rows} rows of {data}")
+    if evaluation.task == "classification":
+        accuracy, trivial = evaluation.scores["accuracy"], evaluation.baseline["accuracy"]
+        _say(
+            console,
+            f"accuracy {_shown(accuracy)}; always answering {evaluation.baseline_class!r} has {_shown(trivial)}",
+        )
         if accuracy is not None and trivial is not None and accuracy <= trivial:
             _say(console, "note: the model is no better than that constant answer on these rows")
     else:
-        _say(console, f"R2 {_shown(found.scores['r2'])}; the mean of these rows has 0")
-    for heading, parts in (("class", found.classes), ("output", found.outputs), ("device", found.devices)):
+        _say(console, f"R2 {_shown(evaluation.scores['r2'])}; the mean of these rows has 0")
+    for heading, parts in (
+        ("class", evaluation.classes),
+        ("output", evaluation.outputs),
+        ("device", evaluation.devices),
+    ):
         if parts:
             console.print(_parts_table(heading, parts))
     trained = model.provenance.get("score")
