@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     ("cli",),
-    ("paper", "planning", "federation", "report", "estimators", "tracking"),
+    ("paper", "planning", "audits", "federation", "report", "estimators", "tracking"),
     ("experiment",),
     ("plotting", "models", "config"),
     ("schemes", "theory", "incentive"),

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codedfl.audits import run_empirical_audit
 from codedfl.config import Config, load_config, to_toml
 from codedfl.data import dataset_names, is_plugin_dataset, list_datasets, load_dataset
 from codedfl.errors import InputError
@@ -25,7 +26,6 @@ from codedfl.experiment import (
     notes_on,
     parse_axes,
     run,
-    run_empirical_audit,
 )
 from codedfl.fleet import MeasuredFleet
 from codedfl.planning import make_plan

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl.data import Columns, Dataset, load_dataset, read_numeric_table
+from codedfl.data import Columns, Dataset, Preprocessing, load_dataset, read_numeric_table
 from codedfl.errors import InputError
+from codedfl.experiment import run
 
 
 def hospitals(rows: int = 200) -> pd.DataFrame:
@@ -145,3 +147,48 @@ def test_arrays_have_no_columns_to_describe(tmp_path: Path, option: str) -> None
 def test_devices_of_a_federation_still_read_numbers_only(path: Path) -> None:
     with pytest.raises(InputError, match=r"the feature column 'patient' of .* is not numeric or boolean"):
         read_numeric_table(path, Columns(("readmitted",), "hospital"))
+
+
+def stamps(rows: int = 300) -> pd.DataFrame:
+    """Seconds since 1970 within five minutes, and what they decide."""
+    seconds = np.random.default_rng(0).permutation(rows)
+    frame = pd.DataFrame({"at": 1_700_000_000 + seconds, "level": np.arange(rows) % 7})
+    frame["seen"] = pd.to_datetime(frame["at"], unit="s").astype(str)
+    frame["late"] = np.where(seconds >= rows // 2, "yes", "no")
+    return frame
+
+
+@pytest.mark.parametrize("column", ["at", "seen"])
+def test_times_keep_the_digits_in_which_rows_differ(tmp_path: Path, column: str) -> None:
+    frame = stamps()
+    other = "seen" if column == "at" else "at"
+    frame.to_csv(tmp_path / "stamps.csv", index=False)
+    data = load_dataset(
+        str(tmp_path / "stamps.csv"), target=("late",), drop=(other,), rng=np.random.default_rng(0), test_fraction=0.2
+    )
+    place = data.feature_names.index(column)
+    rows = np.concatenate([data.features, data.test_features])[:, place]
+    assert len(np.unique(rows)) == len(frame)
+    assert data.preprocessing is not None
+    again = Preprocessing.from_dict(json.loads(json.dumps(data.preprocessing.to_dict())))
+    np.testing.assert_array_equal(np.sort(again.transform(frame, source="it")[:, place]), np.sort(rows))
+
+
+def test_arrays_keep_the_digits_in_which_rows_differ(tmp_path: Path) -> None:
+    at = stamps()["at"].to_numpy(np.float64)
+    np.savez(tmp_path / "stamps.npz", X=at[:, None], y=stamps()["late"].to_numpy(str))
+    data = load_dataset(str(tmp_path / "stamps.npz"), rng=np.random.default_rng(0))
+    assert np.unique(np.concatenate([data.features, data.test_features])).tolist() == sorted(at)
+
+
+def test_a_model_of_times_predicts_from_them(tmp_path: Path) -> None:
+    """The seconds alone decide, so that a model which sees them rounded to 128 is no better than guessing."""
+    stamps().drop(columns="seen").to_csv(tmp_path / "stamps.csv", index=False)
+    settings = {"data.dataset": str(tmp_path / "stamps.csv"), "data.target": ["late"], "data.devices": 4}
+    comparison = run(settings | {"schemes": ["fed3r"], "features.map": "none", "coding.noise_variance": 0.0})
+    model = comparison.predictor("fed3r")
+    assert np.mean(model.predict_frame(stamps()) == stamps()["late"].to_numpy()) > 0.95
+
+
+def test_columns_that_single_precision_holds_stay_in_it(path: Path) -> None:
+    assert load(path).features.dtype == np.float32

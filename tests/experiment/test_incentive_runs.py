@@ -5,9 +5,9 @@ import tomllib
 import numpy as np
 import pytest
 
+from codedfl.audits import run_audit
 from codedfl.errors import InputError
 from codedfl.experiment import build_experiment, load_config, parse_config, run, summarise, to_toml
-from codedfl.experiment._audit import run_audit
 from codedfl.incentive import DeviceTraits, contract_for_reward, stackelberg_for_reward, table_sensitivities
 from tests.support import small_config
 

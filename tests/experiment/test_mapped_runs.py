@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codedfl.audits import run_audit
 from codedfl.data import open_federation, save_federation
 from codedfl.data._memmap import MATRICES
 from codedfl.errors import InputError
 from codedfl.experiment import Experiment, build_experiment, run
-from codedfl.experiment._audit import run_audit
 from codedfl.models import Predictor
 from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
 from tests.problems import make_federation

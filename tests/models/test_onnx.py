@@ -119,6 +119,18 @@ def test_a_numeric_table_is_a_matrix_whose_gaps_are_filled(tmp_path: Path) -> No
     assert_agrees(model, inputs, session(tmp_path / "m.onnx").run(None, {"inputs": frame.to_numpy(np.float32)}))
 
 
+def test_a_numeric_table_of_times_goes_in_in_double_precision(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"at": 1.7e9 + np.arange(60.0), "level": np.arange(60.0) % 7})
+    frame.loc[::9, "at"] = np.nan
+    preprocessing = fit_preprocessing(frame)
+    inputs = preprocessing.transform(frame, source="")
+    model = made_up("none", "regression", inputs, standardize=True)
+    model = replace(model, preprocessing=preprocessing, input_names=("at", "level"))
+    described = export_onnx(model, tmp_path / "m.onnx")
+    assert described == [{"input": "inputs", "columns": ["at", "level"], "meaning": "float64; NaN if missing"}]
+    assert_agrees(model, inputs, session(tmp_path / "m.onnx").run(None, {"inputs": frame.to_numpy()}))
+
+
 @pytest.fixture(scope="module")
 def patients() -> pd.DataFrame:
     rng = np.random.default_rng(0)

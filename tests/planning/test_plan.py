@@ -12,8 +12,7 @@ from codedfl.config import Config, load_config
 from codedfl.errors import InputError
 from codedfl.experiment import Experiment, build_experiment, privacy_of, run
 from codedfl.planning import Outcome, Promise, Target, make_plan, outcome_of, plan_to_toml, read_promise
-from codedfl.planning._forecast import Forecast
-from codedfl.planning._reasons import reason_against
+from codedfl.planning._forecast import Forecast, reason_against
 from codedfl.schemes import SCHEMES, make_scheme
 from tests.problems import make_federation
 from tests.support import Diary

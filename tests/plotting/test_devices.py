@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codedfl.experiment import Audit, run_audit
+from codedfl.audits import Audit, run_audit
 from codedfl.incentive import DeviceTraits, contract_for_reward
 from codedfl.plotting import _devices, draw_federation
 from codedfl.plotting._devices import audit_figure, contract_figure, federation_figure

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from codedfl.experiment import TheoryReport, run_theory
+from codedfl.audits import TheoryReport, run_theory
 from codedfl.plotting._theory import theory_figure
 from tests.plotting.pictures import assert_readable
 from tests.support import small_config

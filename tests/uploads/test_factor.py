@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codedfl.audits import run_theory
 from codedfl.errors import InputError
-from codedfl.experiment import build_experiment, privacy_of, run, run_theory, sweep
+from codedfl.experiment import build_experiment, privacy_of, run, sweep
 from codedfl.schemes import dp_cfl, scfl
 from codedfl.setting import Setting
 from codedfl.training import LearningRate, Scheme, round_growth, train

@@ -11,13 +11,12 @@ from codedfl.cli.audit_command import audit
 from codedfl.cli.federation_commands import federation
 from codedfl.cli.incentive_commands import contract, stackelberg
 from codedfl.cli.lookup_commands import config, datasets, schemes
-from codedfl.cli.model_commands import evaluate, export, predict
 from codedfl.cli.options import ConfigurableCommand
 from codedfl.cli.paper_command import paper
 from codedfl.cli.plan_command import plan
 from codedfl.cli.plugin_command import plugins
 from codedfl.cli.privacy_command import privacy
-from codedfl.cli.report_commands import report, watch
+from codedfl.cli.results_commands import evaluate, export, predict, report, watch
 from codedfl.cli.run_command import run
 from codedfl.cli.sweep_command import sweep
 from codedfl.cli.theory_command import theory

@@ -1,18 +1,21 @@
-"""``codedfl contract`` and ``codedfl stackelberg``."""
+"""``codedfl contract`` and ``codedfl stackelberg``: what devices are paid for which noise, as tables."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from codedfl.cli.options import Json, refusing_overflow
 
 if TYPE_CHECKING:
-    from codedfl.incentive import DeviceTraits
+    from codedfl.incentive import Contract, DeviceTraits, StackelbergOutcome
 
 MOST_DEVICES = 100_000
 
@@ -26,6 +29,9 @@ DevicesFile = Annotated[
     ),
 ]
 CodedRows = Annotated[int, typer.Option(help="Coded samples c per device.")]
+
+MOST_LISTED = 60
+"""Maximum number of devices listed."""
 
 
 @contract.callback(invoke_without_command=True)
@@ -51,7 +57,6 @@ def design(
     """
     if context.invoked_subcommand is not None:
         return
-    from codedfl.cli.incentive_tables import contract_json, items_table
     from codedfl.cli.outputs import require_writable
     from codedfl.errors import InputError
     from codedfl.files import write_atomically
@@ -95,8 +100,6 @@ def table(json_: Json = False) -> None:
 
     Example: codedfl contract table
     """
-    from codedfl.cli.incentive_tables import lambda_table
-
     shown, rows = lambda_table()
     if json_:
         print(json.dumps(rows))
@@ -125,7 +128,6 @@ def stackelberg(
 
     Example: codedfl stackelberg --reward 100
     """
-    from codedfl.cli.incentive_tables import items_table, stackelberg_json
     from codedfl.errors import InputError
     from codedfl.incentive import stackelberg_for_reward, stackelberg_for_weight
 
@@ -157,3 +159,105 @@ def _devices(count: int, file: Path | None) -> tuple[tuple[str, ...], DeviceTrai
     if not 1 <= count <= MOST_DEVICES:
         raise InputError(f"--devices = {count} must be between 1 and {MOST_DEVICES}.")
     return tuple(f"device-{i + 1}" for i in range(count)), DeviceTraits(table_sensitivities(count))
+
+
+def contract_json(contract: Contract, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a contract as plain numbers, items in the caller's order."""
+    check = contract.verify()
+    return {
+        "lambda": contract.reward_weight,
+        **_totals(contract),
+        "items": _items(contract, names),
+        "verified": {
+            "individually_rational": check.individually_rational,
+            "incentive_compatible": check.incentive_compatible,
+            "monotone": check.monotone,
+            "optimality_residual": check.optimality_residual,
+        },
+    }
+
+
+def stackelberg_json(outcome: StackelbergOutcome, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the outcome of a game as plain numbers; the noise of a device that stays out is None."""
+    from codedfl.files import plain
+
+    check = outcome.verify()
+    values: dict[str, Any] = plain(
+        {
+            "lambda": outcome.reward_weight,
+            **_totals(outcome),
+            "participants": [name for name, joins in zip(names, outcome.participants, strict=True) if joins],
+            "items": _items(outcome, names),
+            "verified": {
+                "individually_rational": check.least_utility >= -1e-9 * outcome.total_reward,
+                "best_response_residual": check.best_response_residual,
+                "equilibrium": check.holds,
+            },
+        }
+    )
+    return values
+
+
+def _totals(result: Contract | StackelbergOutcome) -> dict[str, Any]:
+    return {
+        "total_reward": result.total_reward,
+        "total_noise_variance": result.total_noise_variance,
+        "server_utility": result.server_utility,
+    }
+
+
+def _items(result: Contract | StackelbergOutcome, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    columns = ("sensitivity", "mi_dp_bits", "noise_variance", "reward", "utility")
+    return [
+        {"name": name, **{column: float(getattr(result, column)[i]) for column in columns}}
+        for i, name in enumerate(names)
+    ]
+
+
+def items_table(values: dict[str, Any], title: str) -> Table:
+    """Return a table of the items of a contract or a game, one row per device."""
+    from codedfl.cli.tables import new_table
+
+    table = new_table(title)
+    table.add_column("device")
+    for name in ("sensitivity", "MI-DP, bits", "noise variance", "reward", "utility"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for item in values["items"][:MOST_LISTED]:
+        noise = item["noise_variance"]
+        table.add_row(
+            Text(item["name"]),
+            f"{item['sensitivity']:.4g}",
+            f"{item['mi_dp_bits']:.4f}",
+            "stays out" if noise is None else f"{noise:.4g}",
+            f"{item['reward']:.4f}",
+            f"{item['utility']:.4f}",
+        )
+    if len(values["items"]) > MOST_LISTED:
+        table.add_row(f"and {len(values['items']) - MOST_LISTED} more")
+    return table
+
+
+def lambda_table() -> tuple[Table, list[Mapping[str, Any]]]:
+    """Compute Table lambda of the paper for both mechanisms, next to the printed values."""
+    from codedfl.cli.tables import new_table
+    from codedfl.paper import lambda_rows
+
+    rows: list[Mapping[str, Any]] = [*lambda_rows()]
+    table = new_table(
+        "Table lambda of the paper, computed and printed",
+        "20 devices, c = 10,000, sensitivities 1 + 0.02 (i - 1); the game with the paper's leader",
+    )
+    table.add_column("mechanism")
+    for name in ("lambda", "reward", "printed", "noise variance", "printed", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            str(row["mechanism"]),
+            f"{row['lambda']:g}",
+            f"{row['total_reward']:.2f}",
+            str(row["printed_total_reward"]),
+            str(row["noise_variance"]),
+            str(row["printed_noise_variance"]),
+            "same" if row["agrees"] else "differs",
+        )
+    return table, rows

@@ -33,11 +33,11 @@ def datasets(data_dir: DataDir = None, json_: Json = False) -> None:
     from codedfl.cli.tables import datasets_table
     from codedfl.data import list_datasets
 
-    found = list_datasets(data_dir)
+    statuses = list_datasets(data_dir)
     if json_:
-        print(json.dumps([asdict(status) for status in found]))
+        print(json.dumps([asdict(status) for status in statuses]))
     else:
-        Console().print(datasets_table(found))
+        Console().print(datasets_table(statuses))
 
 
 def schemes(json_: Json = False) -> None:

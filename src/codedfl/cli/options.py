@@ -137,8 +137,10 @@ class Settings:
 
         config, preset = load_with_preset(self.file, self.overrides)
         # The configuration of an earlier run lists its schemes even if nobody chose them.
-        given = dict(self.overrides)
-        replaced = bool(given.get("privacy.epsilon")) and "schemes" not in given and config.schemes == DEFAULT_SCHEMES
+        overrides = dict(self.overrides)
+        replaced = (
+            bool(overrides.get("privacy.epsilon")) and "schemes" not in overrides and config.schemes == DEFAULT_SCHEMES
+        )
         if replaced:
             config, _ = load_with_preset(self.file, [*self.overrides, ("schemes", PRIVATE_SCHEMES)])
         return config, preset, replaced
@@ -171,18 +173,18 @@ def configurable(*names: str) -> Callable[[Callable[..., None]], Callable[..., N
         def wrapped(config: Path | None = None, set_: list[str] | None = None, **options: Any) -> None:
             from codedfl.config import parse_override
 
-            given = {KEYS[name][0]: _number_or_word(name, options.pop(name)) for name in names}
+            values = {KEYS[name][0]: _number_or_word(name, options.pop(name)) for name in names}
             overrides = [
                 (key, str(value) if isinstance(value, Path) else value)
-                for key, value in given.items()
+                for key, value in values.items()
                 if value is not None
             ]
             command(Settings(config, overrides + [parse_override(text) for text in set_ or ()]), **options)
 
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        options = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         shared = [_parameter("config", _File)]
         shared += [_parameter(name, Annotated[KEYS[name][1] | None, _option(name)]) for name in names]
-        parameters = [*shared, *own, _parameter("set_", _Set)]
+        parameters = [*shared, *options, _parameter("set_", _Set)]
         wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
         return wrapped

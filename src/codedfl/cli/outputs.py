@@ -69,11 +69,11 @@ def require_writable(option: str, path: Path) -> None:
 
 def latest_run() -> Path:
     """Return the latest run folder in ``runs/``, or that of several seeds; only those of ``codedfl run`` hold checkpoints."""
-    found = {file: file.parent for file in RUNS.glob("*/config.toml") if (file.parent / "checkpoints").is_dir()}
-    found |= {file: file.parent.parent for file in RUNS.glob("*/seed-*/config.toml")}
-    if not found:
+    runs = {file: file.parent for file in RUNS.glob("*/config.toml") if (file.parent / "checkpoints").is_dir()}
+    runs |= {file: file.parent.parent for file in RUNS.glob("*/seed-*/config.toml")}
+    if not runs:
         raise InputError("--resume: there is no run in runs/ to continue; give its folder with --out.")
-    return found[max(found, key=lambda file: file.stat().st_mtime)]
+    return runs[max(runs, key=lambda file: file.stat().st_mtime)]
 
 
 def _try_to_make(folder: Path) -> None:

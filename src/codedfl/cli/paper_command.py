@@ -1,4 +1,4 @@
-"""``codedfl paper``."""
+"""``codedfl paper``: figures, quirks and verdicts of the reproduction."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import platform
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from codedfl.cli.options import DataDir, Json
 
 if TYPE_CHECKING:
-    from codedfl.paper import Figure, Quirk, Scope
+    from codedfl.paper import Figure, Quirk, Reproduction, Scope
 
 CACHE = Path("runs") / "paper-cache"
+
+STYLES = {"confirmed": "green", "partly": "yellow", "not confirmed": "red"}
 
 
 def paper(
@@ -50,7 +54,6 @@ def paper(
     Example: codedfl paper fig-tau --quick
     """
     from codedfl.cli.outputs import results_folder
-    from codedfl.cli.paper_tables import claims_table
     from codedfl.files import write_atomically
     from codedfl.paper import QUICK_ONLY, Cache, Executor, all_outcomes, outcomes_name, report, reproduce
 
@@ -87,7 +90,6 @@ def paper(
 
 
 def _list(json_: bool) -> None:
-    from codedfl.cli.paper_tables import figures_table, quirks_table
     from codedfl.paper import FIGURES, QUIRKS
 
     if json_:
@@ -171,3 +173,55 @@ def _about(scope: Scope, wall_time_s: float) -> dict[str, Any]:
         "cores": available_cores(),
         "wall_time_of_this_sitting_s": round(wall_time_s, 1),
     }
+
+
+def figures_table() -> Table:
+    """Return a table of what can be reproduced."""
+    from codedfl.cli.tables import new_table
+    from codedfl.paper import FIGURES
+
+    table = new_table("figures and tables")
+    for name in ("name", "in the paper", "what it shows"):
+        table.add_column(name)
+    for figure in FIGURES.values():
+        table.add_row(figure.name, figure.place, figure.title)
+    return table
+
+
+def quirks_table() -> Table:
+    """Return a table of alternative readings of the paper."""
+    from codedfl.cli.tables import new_table
+    from codedfl.paper import QUIRKS
+
+    table = new_table("quirks: alternative readings of the paper")
+    for name in ("name", "what it does"):
+        table.add_column(name)
+    for name, text in QUIRKS.items():
+        table.add_row(name, text)
+    return table
+
+
+def claims_table(done: Sequence[Reproduction], *, quick: bool = False) -> Table:
+    """Return a table of the verdicts on all claims, by figure.
+
+    Args:
+        done: the reproduced figures.
+        quick: whether runs were reduced; the table then counts comparisons and has no verdicts.
+    """
+    from codedfl.cli.tables import new_table
+
+    table = new_table(
+        "comparisons in the quick version" if quick else "claims of the paper",
+        "h/f/o: comparisons that hold, fail or are open, by their 95% interval over seeds",
+    )
+    columns = ("verdict", "h/f/o", "panel")[1 if quick else 0 :]
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    table.add_column("compared" if quick else "claim")
+    for each in done:
+        name, place = (Text(text, style="bold") for text in (each.figure.name, each.figure.place))
+        table.add_row(name, *("" for _ in columns[1:]), place)
+        for judgement in each.judgements:
+            verdict = [] if quick else [Text(judgement.verdict, style=STYLES[judgement.verdict])]
+            table.add_row(*verdict, judgement.findings, judgement.panel, Text(judgement.claim))
+    return table

@@ -22,17 +22,17 @@ def plugins(json_: Json = False) -> None:
 
     Example: codedfl plugins
     """
-    found = [(plugin, problem_of(plugin)) for kind in get_args(Kind) for plugin in plugins_of(kind, built_in(kind))]
+    checked = [(plugin, problem_of(plugin)) for kind in get_args(Kind) for plugin in plugins_of(kind, built_in(kind))]
     if json_:
-        print(json.dumps([{**asdict(plugin), "problem": problem} for plugin, problem in found]))
+        print(json.dumps([{**asdict(plugin), "problem": problem} for plugin, problem in checked]))
         return
-    if not found:
+    if not checked:
         print("no installed package adds a scheme, a dataset or a fleet")
         return
     table = Table()
     for name in ("kind", "name", "package", "state"):
         table.add_column(name, overflow="fold")
-    for plugin, problem in found:
+    for plugin, problem in checked:
         state = Text(problem, style="red") if problem else Text("ready", style="green")
         table.add_row(plugin.kind, Text(plugin.name), Text(plugin.package), state)
     Console().print(table)
@@ -75,5 +75,5 @@ def usable_schemes() -> dict[str, str]:
 
 def broken_schemes() -> list[str]:
     """Return what is wrong with schemes that plug-ins offer, a sentence each without its full stop."""
-    found = ((plugin, problem_of(plugin)) for plugin in plugins_of("scheme", built_in("scheme")))
-    return [f"{plugin.name}: {problem.removesuffix('.')}" for plugin, problem in found if problem]
+    checked = ((plugin, problem_of(plugin)) for plugin in plugins_of("scheme", built_in("scheme")))
+    return [f"{plugin.name}: {problem.removesuffix('.')}" for plugin, problem in checked if problem]

@@ -115,7 +115,7 @@ def run(
     else:
         print_comparison(comparison, folder.path, Console())
         if outcome is not None:
-            from codedfl.cli.plan_tables import outcome_lines
+            from codedfl.cli.plan_command import outcome_lines
 
             for line in outcome_lines(outcome):
                 Console().print(line, highlight=False, markup=False)
@@ -141,9 +141,9 @@ def _train(folder: RunFolder, settings: Settings, trackers: Sequence[Tracker], *
         return run_comparison(folder.config, folder=folder, progress=display, callbacks=callbacks)
 
 
-def _trackers(given: Sequence[str]) -> list[Tracker]:
-    if not given:
+def _trackers(destinations: Sequence[str]) -> list[Tracker]:
+    if not destinations:
         return []
     from codedfl.tracking import tracker_from
 
-    return [tracker_from(text) for text in given]
+    return [tracker_from(text) for text in destinations]

@@ -53,8 +53,8 @@ def sweep(
         folder = SweepFolder.reopen(out)
     else:
 
-        def load(given: Sequence[tuple[str, Any]]) -> Config:
-            return Settings(settings.file, [*settings.overrides, *given]).load()
+        def load(point: Sequence[tuple[str, Any]]) -> Config:
+            return Settings(settings.file, [*settings.overrides, *point]).load()
 
         axes = parse_axes(over or ())
         if {"training.rounds", "training.total_time_s"} <= {*axes, *(key for key, _ in settings.overrides)}:

@@ -36,6 +36,9 @@ DATE_FORMATS = (
 
 A_FEW = 100
 
+LARGEST_ROUNDING = 1e-3
+"""Largest change of a number by single precision, over the standard deviation of its column."""
+
 FLOAT32_LIMIT = float(np.finfo(np.float32).max)
 
 _NUMBER = re.compile(r"[-+]?[$€£]? ?(\d{1,3}([ ,.'\u00a0\u202f]\d{3})+|\d+)?([.,]\d+|(?<=\d))([eE][-+]?\d+)? ?[%$€£]?")
@@ -233,6 +236,34 @@ def as_float32(name: str, values: npt.NDArray[Any]) -> FloatArray:
     if problem := beyond_float32(name, converted):
         raise InputError(problem)
     return converted
+
+
+def as_floats(name: str, values: npt.NDArray[Any]) -> FloatArray:
+    """Return numbers as `as_float32` does, but in double precision where single precision would merge what differs.
+
+    Example:
+        >>> seconds = np.array([1_700_000_000, 1_700_000_001])
+        >>> as_floats("column 'at'", seconds).dtype, as_floats("column 'age'", np.array([30, 31])).dtype
+        (dtype('float64'), dtype('float32'))
+    """
+    converted = as_float32(name, values)
+    return np.ascontiguousarray(values, dtype=np.float64) if needs_double(values) else converted
+
+
+def needs_double(values: npt.NDArray[Any]) -> bool:
+    """Tell whether single precision moves numbers of some column by more than `LARGEST_ROUNDING` of its standard deviation.
+
+    Times are such numbers if they are seconds since 1970, or days since 2000, and differ by minutes.
+
+    Example:
+        >>> needs_double(np.array([1.7e9, 1.7e9 + 60])), needs_double(np.array([0.1, 0.2])), needs_double(np.array([0.1, 0.1]))
+        (True, False, False)
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if values.size == 0:
+        return False
+    rounding = np.abs(values - values.astype(np.float32)).max(axis=0)
+    return bool(np.any((np.ptp(values, axis=0) > 0) & (rounding > LARGEST_ROUNDING * values.std(axis=0))))
 
 
 def beyond_float32(name: str, values: FloatArray) -> str:

@@ -38,7 +38,7 @@ class Dataset:
     Args:
         name: name of the dataset in results.
         task: what the targets mean.
-        features: raw training inputs, (m, p), float32.
+        features: raw training inputs, (m, p), float32; float64 if that would lose digits in which rows differ.
         targets: training targets, (m, o), float32; one-hot rows for classification.
         test_features: raw test inputs, with the columns of ``features``.
         test_targets: test targets, with the columns of ``targets``.

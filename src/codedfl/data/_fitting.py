@@ -12,7 +12,7 @@ import pandas as pd
 
 from codedfl._messages import did_you_mean, listing, shown
 from codedfl._validation import refuse_all
-from codedfl.data._cells import EPOCH, InferredKind, as_categories, as_days, infer_kind
+from codedfl.data._cells import EPOCH, InferredKind, as_categories, as_days, infer_kind, needs_double
 from codedfl.data._preprocessing import Column, Preprocessing
 from codedfl.errors import InputError
 from codedfl.typing import FloatArray, IntArray
@@ -214,8 +214,13 @@ def _learn(drafts: Sequence[Draft], training: IntArray) -> None:
         if columns:
             table = np.column_stack([draft.values[training] for draft in columns])
             for draft, fill in zip(columns, SimpleImputer(strategy=strategy).fit(table).statistics_, strict=True):
+                values = draft.values[training]
                 draft.fitted = Column(
-                    draft.name, draft.inferred.kind, float(fill), date_format=draft.inferred.date_format
+                    draft.name,
+                    draft.inferred.kind,
+                    float(fill),
+                    date_format=draft.inferred.date_format,
+                    double=needs_double(values[~pd.isna(values)]),
                 )
     for draft in drafts:
         if draft.inferred.is_category:
@@ -297,7 +302,7 @@ def _stand_in(column: Column) -> str:
         case "date":
             return f"{middle} {EPOCH + pd.Timedelta(days=float(column.fill)):%Y-%m-%d}"
         case "number":
-            return f"{middle} {column.fill:,.6g}"
+            return f"{middle} {column.fill:,.{10 if column.double else 6}g}"
 
 
 def _rare(draft: Draft) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from codedfl._messages import listing, shown
 from codedfl._validation import refuse_all
-from codedfl.data._cells import as_float32, is_numeric, missing_values
+from codedfl.data._cells import as_float32, as_floats, is_numeric, missing_values
 from codedfl.data._dataset import require_same_rows
 from codedfl.data._tables import Columns, read_raw
 from codedfl.errors import InputError
@@ -30,7 +30,7 @@ class Table:
 
     Args:
         path: the file, for messages.
-        features: (m, p), float32, finite.
+        features: (m, p), finite; float32, or float64 if single precision would lose digits in which rows differ.
         feature_names: names of the p columns.
         targets: the target column(s), without missing values, in the types of the file.
         devices: the device of each row, if the file names it.
@@ -79,8 +79,8 @@ def read_frame(path: Path, columns: Columns, *, for_test: bool = False) -> Table
 
 
 def _features(path: Path, frame: pd.DataFrame, names: list[str]) -> FloatArray:
-    features = np.empty((len(frame), len(names)), dtype=np.float32)
-    for position, name in enumerate(names):
+    columns = []
+    for name in names:
         column = frame[name]
         if not (is_numeric(column) or pd.api.types.is_bool_dtype(column.dtype)):
             raise InputError(
@@ -88,8 +88,8 @@ def _features(path: Path, frame: pd.DataFrame, names: list[str]) -> FloatArray:
                 "encode it as numbers, or leave it out with data.drop."
             )
         values = column.to_numpy(np.float64, na_value=np.nan)
-        features[:, position] = as_float32(f"column {shown(name)} of {shown(path)}", values)
-    return features
+        columns.append(as_floats(f"column {shown(name)} of {shown(path)}", values))
+    return np.column_stack(columns) if columns else np.empty((len(frame), 0), np.float32)
 
 
 def read_npz_tables(path: Path, columns: Columns, *, for_test: bool = False) -> tuple[Table, Table | None]:
@@ -154,7 +154,7 @@ def _table(path: Path, arrays: Arrays, inputs: str, target: str, device: str) ->
         as_float32(f"the array {shown(target)} of {shown(path)}", y)
     return Table(
         path=path,
-        features=as_float32(f"the array {shown(inputs)} of {shown(path)}", X),
+        features=as_floats(f"the array {shown(inputs)} of {shown(path)}", X),
         feature_names=tuple(f"x{column}" for column in range(X.shape[1])),
         targets=targets,
         devices=device_names,

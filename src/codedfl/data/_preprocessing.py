@@ -48,6 +48,7 @@ class Column:
         bounds: clip numbers to these and scale them to [-1, 1]; None to leave them as they are.
         date_format: format of dates in text, besides ISO 8601.
         given: whether all of this was given by the user, so that nothing was learnt from data.
+        double: whether single precision would lose digits in which rows differ, as those of seconds since 1970.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -59,6 +60,7 @@ class Column:
     bounds: tuple[float, float] | None = None
     date_format: str = ISO
     given: bool = False
+    double: bool = False
 
     def __post_init__(self) -> None:
         is_text = self.is_category
@@ -161,6 +163,11 @@ class Preprocessing:
         """Whether every column is a number or a truth value that is only filled in, not clipped, scaled or encoded."""
         return all(column.kind in ("number", "boolean") and column.bounds is None for column in self.columns)
 
+    @property
+    def precision(self) -> np.dtype[Any]:
+        """Floating type of the numeric columns."""
+        return np.dtype(np.float64 if any(column.double for column in self.columns) else np.float32)
+
     def transform(self, frame: pd.DataFrame, *, source: str) -> FloatArray:
         """Return the rows of a raw table as numbers.
 
@@ -169,7 +176,7 @@ class Preprocessing:
             source: the table as messages name it.
 
         Returns:
-            (n, p), float32, finite.
+            (n, p), finite, in `precision`.
 
         Raises:
             InputError: a column is missing or has values of another kind; the message starts with ``source``.
@@ -190,8 +197,8 @@ class Preprocessing:
             problems += wrong
         refuse_all(source, problems)
         if len(frame) == 0:
-            return np.empty((0, len(self.output_names)), np.float32)
-        return np.ascontiguousarray(self._transformer.transform(pd.DataFrame(read)), dtype=np.float32)
+            return np.empty((0, len(self.output_names)), self.precision)
+        return np.ascontiguousarray(self._transformer.transform(pd.DataFrame(read)), dtype=self.precision)
 
     @cached_property
     def _transformer(self) -> Any:
@@ -231,6 +238,9 @@ class Preprocessing:
             {**asdict(column), "categories": list(column.categories), "bounds": column.bounds and list(column.bounds)}
             for column in self.columns
         ]
+        for column in columns:
+            if not column["double"]:  # which earlier versions of this library do not know
+                del column["double"]
         return {"version": VERSION, "columns": columns}
 
     @classmethod

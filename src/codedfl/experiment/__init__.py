@@ -9,20 +9,18 @@ Example:
 """
 
 from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
-from codedfl.experiment._audit import Audit, run_audit, write_audit
 from codedfl.experiment._best import best_schemes
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._empirical import EmpiricalAudit, SchemeAudit, run_empirical_audit, write_empirical_audit
 from codedfl.experiment._evidence import Evidence, evidence_of
+from codedfl.experiment._family import Pace, PerRunCallback
 from codedfl.experiment._grid import Point, grid_points, parse_axes, short_names
 from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._noise import Difference
 from codedfl.experiment._notes import notes_on
-from codedfl.experiment._per_run import PerRunCallback
 from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
 from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
-from codedfl.experiment._run_folder import RunFolder, curves_csv
+from codedfl.experiment._run_folder import RunFolder, curves_csv, record_trace
 from codedfl.experiment._runner import run, sweep, tune
 from codedfl.experiment._seeds import (
     SeedRuns,
@@ -35,28 +33,22 @@ from codedfl.experiment._seeds import (
 from codedfl.experiment._summary import SHARES, summarise, time_to_share
 from codedfl.experiment._sweep_folder import SweepFolder
 from codedfl.experiment._sweep_results import SweepResults
-from codedfl.experiment._theory import TheoryReport, run_theory
-from codedfl.experiment._theory_files import write_theory
-from codedfl.experiment._traces import record_trace
 from codedfl.experiment._verdict import Verdict, verdict
 
 __all__ = [
     "SHARES",
-    "Audit",
     "Comparison",
     "Config",
     "Difference",
-    "EmpiricalAudit",
     "Evidence",
     "Experiment",
+    "Pace",
     "PerRunCallback",
     "Point",
     "RunFolder",
-    "SchemeAudit",
     "SeedRuns",
     "SweepFolder",
     "SweepResults",
-    "TheoryReport",
     "Verdict",
     "best_schemes",
     "build_experiment",
@@ -78,10 +70,7 @@ __all__ = [
     "reopen_seed_folders",
     "rounds_of",
     "run",
-    "run_audit",
-    "run_empirical_audit",
     "run_seeds",
-    "run_theory",
     "seed_configs",
     "short_names",
     "summarise",
@@ -91,7 +80,4 @@ __all__ = [
     "tune",
     "upload_privacy",
     "verdict",
-    "write_audit",
-    "write_empirical_audit",
-    "write_theory",
 ]

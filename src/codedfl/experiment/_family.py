@@ -12,12 +12,9 @@ from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
 from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._jobs import Job, rounds_of, run_identity
-from codedfl.experiment._pace import Pace
-from codedfl.experiment._per_run import PerRunCallback
+from codedfl.experiment._jobs import Job, SharedUploads, rounds_of, run_identity
 from codedfl.experiment._run_details import start_details
 from codedfl.experiment._run_folder import RunFolder
-from codedfl.experiment._shared_uploads import SharedUploads
 from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.progress import Progress
@@ -45,6 +42,45 @@ from codedfl.training import (
     validation_setting,
 )
 from codedfl.typing import FloatArray
+
+
+class PerRunCallback(Callback):
+    """Makes a callback of its own for every run of a comparison or a sweep.
+
+    Runs may advance in lock-step, and a callback is not told whose round it was. Short runs that choose a step size get none.
+
+    Example:
+        >>> from codedfl.experiment import run
+        >>> class Names(PerRunCallback):
+        ...     def for_run(self, experiment, scheme):
+        ...         print(experiment.config.data.dataset, scheme.title)
+        ...         return Callback()
+        >>> comparison = run({"schemes": ["fedavg"], "training.rounds": 2}, callbacks=(Names(),))
+        digits FedAvg
+    """
+
+    def for_run(self, experiment: Experiment, scheme: Scheme) -> Callback:
+        """Return the callback of one run.
+
+        Args:
+            experiment: configuration, data, fleet and code.
+            scheme: the scheme that is about to be trained.
+        """
+        raise NotImplementedError
+
+
+class Pace(Callback):
+    """Reports the rounds of runs that advance and end together, and not how good their models are.
+
+    Such runs choose step sizes, or hold canaries, which are made to be fitted badly. Whoever trains them closes the display.
+    """
+
+    def __init__(self, progress: Progress, title: str, total: int) -> None:
+        self.progress, self.title, self.total, self.done = progress, title, total, 0
+
+    def on_round(self, progress: object) -> None:  # noqa: ARG002
+        self.done += 1
+        self.progress.update(self.title, self.done, self.total)
 
 
 class Family:
@@ -111,18 +147,18 @@ class Family:
             Comparison(
                 experiment,
                 evaluator,
-                tuple(_in_setting(results[key], experiment.setting) for key in own.values() if key in results),
+                tuple(_in_setting(results[key], experiment.setting) for key in keys.values() if key in results),
                 elapsed,
                 tuple(self.remarks),
             )
-            for experiment, own in zip(self.experiments, self.keys, strict=True)
+            for experiment, keys in zip(self.experiments, self.keys, strict=True)
         ]
 
     def choose(self) -> list[dict[str, StepSizeChoice]]:
         """Return the step sizes of each configuration, by scheme."""
         with self.first.setting.workers:  # its threads end with the work
             choices = self._choices()
-        return [{name: choices[key] for name, key in own.items() if key in choices} for own in self.keys]
+        return [{name: choices[key] for name, key in keys.items() if key in choices} for keys in self.keys]
 
     def _say_sizes(self, evaluator: Evaluator) -> None:
         federation, reference = self.first.setting.federation, evaluator.reference
@@ -160,11 +196,11 @@ class Family:
         prepared = uploads.prepare(job.scheme, job.experiment.setting, job.plan)
         setting = prepared.setting
         rate, *smaller = job.rates(choice, prepared)
-        own = (
+        added = (
             each.for_run(job.experiment, job.scheme) if isinstance(each, PerRunCallback) else each
             for each in self.callbacks
         )
-        callbacks: tuple[Callback, ...] = (*own, ReportProgress(self.progress, job.scheme.title))
+        callbacks: tuple[Callback, ...] = (*added, ReportProgress(self.progress, job.scheme.title))
         if self.folder:
             callbacks += (
                 Checkpoint(self.folder.checkpoint(job.scheme.name), identity(config)),
@@ -203,9 +239,9 @@ class Family:
             searches = [self._search(wanted[key], uploads) for key in group]
             title = f"step size of {wanted[group[0]].scheme.title}" if len(group) == 1 else f"{len(group)} step sizes"
             pace = Pace(self.progress, title, sum(search.rounds * len(search.tried) for search in searches))
-            found = choose_step_sizes(searches, callbacks=(*self.callbacks, pace))
+            chosen = choose_step_sizes(searches, callbacks=(*self.callbacks, pace))
             self.progress.close(title)
-            for key, choice in zip(group, found, strict=True):
+            for key, choice in zip(group, chosen, strict=True):
                 choices[key] = known[wanted[key].scheme.name] = choice
                 self.progress.say(f"{wanted[key].scheme.title}: step size {choice.scale:g} / L")
             if self.folder:

@@ -91,15 +91,15 @@ def build_channel(config: Config, fleet: AnyFleet, workload: Workload) -> Channe
     Raises:
         InputError: the share is not attainable, or answers were measured and the deadline is far too short for them.
     """
-    given = config.fleet
-    channel = Channel(given.bandwidth_hz, given.noise_power_dbm, given.mean_gain, given.download_rate_bps)
+    radio = config.fleet
+    channel = Channel(radio.bandwidth_hz, radio.noise_power_dbm, radio.mean_gain, radio.download_rate_bps)
     if not fleet.radio:
         _require_sense(config, fleet, workload)
         return channel
-    if given.straggler_ratio == 0:
+    if radio.straggler_ratio == 0:
         return channel
     timing = RoundTiming(fleet, channel, workload, config.training.deadline_s)
-    return replace(channel, bandwidth_hz=bandwidth_for_straggler_ratio(timing, 1, given.straggler_ratio))
+    return replace(channel, bandwidth_hz=bandwidth_for_straggler_ratio(timing, 1, radio.straggler_ratio))
 
 
 def _require_sense(config: Config, fleet: MeasuredFleet, workload: Workload) -> None:
@@ -131,11 +131,11 @@ def read_traces(config: Config, names: tuple[str, ...]) -> dict[str, TraceArriva
         return {}
     if Path(path).is_dir():
         files = {scheme: Path(path) / f"{scheme}.csv" for scheme in schemes}
-        found = {scheme: read_trace(file, names) for scheme, file in files.items() if file.is_file()}
-        if not found:
+        traces = {scheme: read_trace(file, names) for scheme, file in files.items() if file.is_file()}
+        if not traces:
             raise InputError(
                 f"fleet.trace = {path!r} is a folder without a trace of any of the schemes {', '.join(schemes)}: give a "
                 "folder that a run has recorded, or a file."
             )
-        return found
+        return traces
     return dict.fromkeys(schemes, read_trace(path, names))

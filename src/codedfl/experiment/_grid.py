@@ -49,9 +49,9 @@ def parse_axes(texts: Sequence[str]) -> dict[str, list[Any]]:
     """
     axes: dict[str, list[Any]] = {}
     for text in texts:
-        key, equals, given = text.partition("=")
+        key, equals, listed = text.partition("=")
         key = key.strip()
-        pieces = [piece.strip() for piece in _split(given)]
+        pieces = [piece.strip() for piece in _split(listed)]
         if not equals or not key or not all(pieces):
             raise InputError(
                 f"--over {json.dumps(text)} must look like section.key=value,value: give a key and its values."
@@ -81,7 +81,7 @@ def grid_points(load: Callable[[Sequence[tuple[str, Any]]], Config], axes: Axes,
 
     Example:
         >>> from codedfl.experiment import load_config
-        >>> points = grid_points(lambda given: load_config(overrides=given), {"data.devices": [5, 10], "seed": [1]})
+        >>> points = grid_points(lambda overrides: load_config(overrides=overrides), {"data.devices": [5, 10], "seed": [1]})
         >>> [(point.folder, point.config.data.devices) for point in points]
         [('001-devices=5-seed=1', 5), ('002-devices=10-seed=1', 10)]
     """

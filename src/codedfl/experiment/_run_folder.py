@@ -1,4 +1,4 @@
-"""The run folder: all files of a run."""
+"""The files of a run: its folder, its learning curves, and a record of who arrived in its rounds."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from codedfl.experiment._provenance import plugin_versions
 from codedfl.experiment._run_details import run_details
 from codedfl.experiment._summary import summarise
 from codedfl.files import plain, remove_leftovers, write_atomically
+from codedfl.fleet import TraceArrivals, write_trace
+from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.training import StepSizeChoice, Trial, curves_to_csv
 
@@ -190,6 +192,35 @@ def _number(value: float | None, missing: float) -> float:
 def curves_csv(comparison: Comparison) -> str:
     """Return all learning curves as CSV, one row per evaluation."""
     return curves_to_csv((result.scheme.name, result.curve) for result in comparison.results)
+
+
+def record_trace(comparison: Comparison, path: str | Path) -> None:
+    """Write the attendance of every round of a comparison.
+
+    Schemes that ask devices for the same batches have the same arrivals, which make one CSV file. Where schemes differ (a fixed
+    batch, a load allocation), ``path`` becomes a folder with one file per scheme, ``<scheme>.csv``.
+
+    Args:
+        comparison: the finished comparison.
+        path: the file or folder, for ``fleet.trace``.
+
+    Raises:
+        InputError: if no scheme asks devices for anything, or the path cannot be written.
+    """
+    path = Path(path)
+    asked = [result for result in comparison.results if result.prepared.device.broadcasts]
+    if not asked:
+        raise InputError("no scheme of this comparison asks devices for updates, so there is no trace to record.")
+    names = comparison.setting.federation.device_names
+    shared = len({identity(result.prepared.device.arrivals) for result in asked}) == 1
+    try:
+        for result in asked[:1] if shared else asked:
+            trace = TraceArrivals.record(result.prepared.device.arrivals, max(r.final.round for r in asked))
+            if not shared:
+                path.mkdir(parents=True, exist_ok=True)
+            write_trace(path if shared else path / f"{result.scheme.name}.csv", trace, names)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}): give another path.") from error
 
 
 def _versions(config: Config) -> dict[str, object]:

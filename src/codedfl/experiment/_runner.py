@@ -2,21 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
+from codedfl._messages import shown
 from codedfl._progress_display import showing
-from codedfl.config import Config
+from codedfl.config import Config, load_config
+from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, family_key
 from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._family import Family
-from codedfl.experiment._given import Callbacks, Settings, as_callbacks, as_config
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.plugins import blaming_plugins
 from codedfl.progress import Progress
-from codedfl.training import StepSizeChoice, StopTogether
+from codedfl.training import Callback, StepSizeChoice, StopTogether
+
+Settings = Config | Mapping[str, Any] | str | Path
+"""A configuration, what differs from the defaults (see `load_config`), or the path of a TOML file."""
+
+Callbacks = Callback | Iterable[Callback]
+"""One callback, or several."""
 
 Result = TypeVar("Result")
+
+
+def as_config(settings: Settings) -> Config:
+    """Return a configuration as it is, read from a file, or made of overrides.
+
+    Example:
+        >>> as_config({"training.rounds": 20})
+        Config(training=TrainingConfig(rounds=20))
+        >>> as_config(3)
+        Traceback (most recent call last):
+        codedfl.errors.InputError: config = 3 is no configuration: give a Config, a dictionary, or the path of a TOML file.
+    """
+    if isinstance(settings, Config):
+        return settings
+    if isinstance(settings, Mapping):
+        return load_config(overrides=settings)
+    if isinstance(settings, str | os.PathLike):
+        return load_config(settings)
+    raise InputError(
+        f"config = {shown(settings)} is no configuration: give a Config, a dictionary, or the path of a TOML file."
+    )
+
+
+def as_callbacks(callbacks: Callbacks) -> tuple[Callback, ...]:
+    """Return the callbacks as a tuple, or refuse what is none.
+
+    Example:
+        >>> len(as_callbacks(Callback())), len(as_callbacks([Callback(), Callback()]))
+        (1, 2)
+        >>> as_callbacks(3)
+        Traceback (most recent call last):
+        codedfl.errors.InputError: callbacks = 3 is no codedfl.training.Callback: give one, or a tuple of them.
+    """
+    if isinstance(callbacks, Callback):
+        return (callbacks,)
+    hooks = tuple(callbacks) if isinstance(callbacks, Iterable) and not isinstance(callbacks, str) else (callbacks,)
+    for each in hooks:
+        if not isinstance(each, Callback):
+            raise InputError(
+                f"callbacks = {shown(each)} is no codedfl.training.Callback: give one, or a tuple of them."
+            )
+    return hooks
+
+
+def as_folder(folder: RunFolder | Path | str | None, config: Config) -> RunFolder | None:
+    """Return the run folder as it is, or a new one at a path.
+
+    Example:
+        >>> as_folder(3, Config())
+        Traceback (most recent call last):
+        codedfl.errors.InputError: folder = 3 is no folder: give a path, or a RunFolder.
+    """
+    if folder is None or isinstance(folder, RunFolder):
+        return folder
+    if isinstance(folder, str | os.PathLike):
+        return RunFolder.create(Path(folder), config)
+    raise InputError(f"folder = {shown(folder)} is no folder: give a path, or a RunFolder.")
 
 
 @blaming_plugins()
@@ -24,7 +90,7 @@ def run(
     config: Settings,
     *,
     experiment: Experiment | None = None,
-    folder: RunFolder | None = None,
+    folder: RunFolder | Path | str | None = None,
     progress: Progress | bool = False,
     callbacks: Callbacks = (),
 ) -> Comparison:
@@ -34,8 +100,8 @@ def run(
         config: what to compare, and in which setting: a configuration, what differs from the defaults (see `load_config`), or the
             path of a TOML file.
         experiment: the configuration's data, fleet and code, if already built.
-        folder: where checkpoints and results go; schemes with a checkpoint continue from it. None keeps everything in memory.
-            A new one goes if the run is refused.
+        folder: where checkpoints and results go: the path of a new folder, or a `RunFolder`, in which schemes with a checkpoint
+            continue from it. None keeps everything in memory. A new one goes if the run is refused.
         progress: where to report progress; True for a display of its own, on the terminal or in the notebook.
         callbacks: one or several, added to every run; one that raises `StopTraining` ends the comparison, with the results so far
             kept.
@@ -51,9 +117,10 @@ def run(
         20
     """
     config, hooks = as_config(config), as_callbacks(callbacks)
+    folder = as_folder(folder, config)
     try:
-        with showing(progress) as shown:
-            runner = Family([config], shown, hooks, experiment=experiment, folder=folder)
+        with showing(progress) as display:
+            runner = Family([config], display, hooks, experiment=experiment, folder=folder)
             (comparison,) = runner.compare()
     except Exception:
         if folder and folder.new:
@@ -103,10 +170,10 @@ def sweep(
     stop = StopTogether()
     hooks = (*as_callbacks(callbacks), stop)
 
-    with showing(progress) as shown:
+    with showing(progress) as display:
 
         def compare(family: list[Config]) -> list[Comparison]:
-            return Family(family, shown, hooks, like=like, stop=stop).compare()
+            return Family(family, display, hooks, like=like, stop=stop).compare()
 
         return _by_family(configs, compare)
 
@@ -128,10 +195,10 @@ def check(configs: Sequence[Settings], *, like: Experiment | None = None, progre
         Traceback (most recent call last):
         codedfl.errors.InputError: coding.noise_variance has 2 value(s) for 20 device(s): give one, or one for each device.
     """
-    with showing(progress) as shown:
+    with showing(progress) as display:
 
         def build(family: list[Config]) -> list[None]:
-            Family(family, shown, (), like=like)
+            Family(family, display, (), like=like)
             return [None] * len(family)
 
         _by_family(configs, build)
@@ -163,17 +230,17 @@ def tune(
     stop = StopTogether()
     hooks = (*as_callbacks(callbacks), stop)
 
-    with showing(progress) as shown:
+    with showing(progress) as display:
 
         def choose(family: list[Config]) -> list[dict[str, StepSizeChoice]]:
-            return Family(family, shown, hooks, like=like, stop=stop).choose()
+            return Family(family, display, hooks, like=like, stop=stop).choose()
 
         return _by_family(configs, choose)
 
 
-def _by_family(given: Sequence[Settings], work: Callable[[list[Config]], list[Result]]) -> list[Result]:
+def _by_family(settings: Sequence[Settings], work: Callable[[list[Config]], list[Result]]) -> list[Result]:
     """Do the work for each group of configurations that differ only in code, schemes and rounds."""
-    configs = [as_config(each) for each in given]
+    configs = [as_config(each) for each in settings]
     families: dict[str, list[int]] = {}
     for place, config in enumerate(configs):
         families.setdefault(family_key(config), []).append(place)

@@ -63,7 +63,7 @@ def privacy_target(
     Raises:
         InputError: if a regression is to keep an epsilon without a bound on its targets, or there is nothing to charge to.
     """
-    privacy, given = config.privacy, config.coding.clip_norm
+    privacy, clip_norm = config.privacy, config.coding.clip_norm
     target = None
     if privacy.epsilon > 0:
         bound = label_bound_of(config, federation)
@@ -73,8 +73,8 @@ def privacy_target(
                 " on their size that is known without the data (--label-bound), or on their distance from --label-center."
             )
         target = PrivacyTarget(privacy.epsilon, privacy.delta, privacy.threat_model, bound)
-    if given != "auto" and (given > 0 or target is None):
-        return target, given or None
+    if clip_norm != "auto" and (clip_norm > 0 or target is None):
+        return target, clip_norm or None
     if feature_map.frequencies is not None and (feature_map.output_scale == 1).all():
         return target, math.sqrt(1.0 + feature_map.intercept)
     if target is None:

@@ -51,7 +51,7 @@ def export_onnx(model: Predictor, path: Path | str) -> list[dict[str, Any]]:
     """Write a model to an ONNX file that computes what `Predictor.outputs` returns, in the model's own precision.
 
     A model of numeric columns has one input, ``inputs``, a matrix with a column for each of them, in order, of the type that
-    the model computes in (`Predictor.precision`): float64 for a model of an estimator, float32 for one of a run. A model whose
+    the model computes in (`Predictor.precision`): float64 for a model of an estimator, float32 for most of a run. A model whose
     preprocessing reads categories, dates or bounded numbers has an input for each column of the raw table, by its name,
     (rows, 1). The output ``outputs`` has the outputs, (rows, o); a classifier also has ``label``, the classes, (rows,), as text
     or in the type that they had in training. What the inputs mean, the names of targets, privacy statement and provenance are
@@ -161,19 +161,19 @@ def _add_inputs(graph: Graph, model: Predictor) -> str:
     if preprocessing is None:
         return graph.input(MATRIX, graph.precision, width)
     if preprocessing.is_numeric:
-        matrix = graph.input(MATRIX, np.float32, width)
-        fill = graph.constant([[column.fill for column in preprocessing.columns]], np.float32)
+        matrix = graph.input(MATRIX, preprocessing.precision, width)
+        fill = graph.constant([[column.fill for column in preprocessing.columns]], preprocessing.precision)
         table = graph.add("Where", graph.add("IsNaN", matrix), fill, matrix)
     else:
         table = _add_table(graph, preprocessing)
-    return table if graph.precision == np.float32 else graph.cast(table, graph.precision)
+    return table if graph.precision == preprocessing.precision else graph.cast(table, graph.precision)
 
 
 def _inputs(model: Predictor) -> list[dict[str, Any]]:
     """Return name, columns and meaning of every input of the graph."""
     preprocessing = model.preprocessing
     if preprocessing is None or preprocessing.is_numeric:
-        meaning = str(model.precision) if preprocessing is None else "float32; NaN if missing"
+        meaning = str(model.precision) if preprocessing is None else f"{preprocessing.precision}; NaN if missing"
         return [{"input": MATRIX, "columns": list(model.input_names), "meaning": meaning}]
     return [
         {"input": _input_name(column), "columns": [column.name], "meaning": MEANINGS[column.kind]}
@@ -183,7 +183,7 @@ def _inputs(model: Predictor) -> list[dict[str, Any]]:
 
 def _add_table(graph: Graph, preprocessing: Preprocessing) -> str:
     parts = [_add_column(graph, column) for column in preprocessing.columns]
-    return graph.cast(graph.add("Concat", *parts, axis=1), np.float32)
+    return graph.cast(graph.add("Concat", *parts, axis=1), preprocessing.precision)
 
 
 def _add_column(graph: Graph, column: Column) -> str:

@@ -8,10 +8,8 @@ Example:
     ('momentum', True)
 """
 
-from codedfl.planning._files import Outcome, Promise, outcome_of, plan_to_toml, read_promise
-from codedfl.planning._forecast import Forecast
-from codedfl.planning._plan import Plan, make_plan
-from codedfl.planning._target import Target
+from codedfl.planning._forecast import Forecast, Target
+from codedfl.planning._plan import Outcome, Plan, Promise, make_plan, outcome_of, plan_to_toml, read_promise
 
 __all__ = [
     "Forecast",

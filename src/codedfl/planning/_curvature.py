@@ -98,11 +98,11 @@ def flow(scheme: CurvatureCoded, fold: Fold, setting: Setting) -> tuple[FloatArr
     gets less far in the same time.
     """
     usual = damping_of(scheme, setting, fold.values)
-    own = scheme.damping_factor * max(usual, noise_norm(scheme, setting) / LARGEST_MISMATCH)
+    damping = scheme.damping_factor * max(usual, noise_norm(scheme, setting) / LARGEST_MISMATCH)
     energy = fold.values * np.sum(fold.optimum**2, axis=1)
     share = _left(fold.values, usual) ** 2 @ energy / max(float(energy.sum()), 1e-300) / (1.0 - NOISE_SHARE)
-    models = _models(fold, own, energy)
-    scores = row_values(fold, fold.held, models)
+    models = _models(fold, damping, energy)
+    scores = row_values(fold, fold.held_out, models)
     return share, Scores.of(scores, reference_values(fold), np.ones(len(LENGTHS), np.bool_))
 
 

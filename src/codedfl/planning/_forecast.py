@@ -1,4 +1,4 @@
-"""What a plan says about one scheme."""
+"""What a plan says about one scheme: whether and when it reaches the target, and why another one was chosen."""
 
 from __future__ import annotations
 
@@ -9,14 +9,40 @@ from typing import Any, Literal
 
 import numpy as np
 
+from codedfl.errors import InputError
 from codedfl.experiment import Experiment, upload_privacy
-from codedfl.planning._curves import Curve
 from codedfl.planning._folds import Fold
 from codedfl.planning._parties import Attended
-from codedfl.planning._schemes import Prediction, Situation, predict
-from codedfl.planning._target import Target
+from codedfl.planning._schemes import Curve, Prediction, Situation, predict
 from codedfl.training import DevicePlan, Scheme
 from codedfl.uploads import UploadCost
+
+
+@dataclass(frozen=True)
+class Target:
+    """Points below the centralised score to get within, or a time by which to get as close as possible.
+
+    Args:
+        within: percentage points of accuracy, or hundredths of R2, below the centralised score.
+        time_s: simulated seconds, everything charged; None to ask for the shortest time.
+
+    Example:
+        >>> Target().within
+        0.5
+        >>> Target(within=0.0)
+        Traceback (most recent call last):
+        codedfl.errors.InputError: --within = 0 must be above 0 and at most 100 points.
+    """
+
+    within: float = 0.5
+    time_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.within <= 100:
+            raise InputError(f"--within = {self.within:g} must be above 0 and at most 100 points.")
+        if self.time_s is not None and not (math.isfinite(self.time_s) and self.time_s > 0):
+            raise InputError(f"--time = {self.time_s:g} must be a positive number of seconds.")
+
 
 Status = Literal["reaches", "falls short", "runs away", "impossible"]
 
@@ -193,3 +219,56 @@ def _seconds(cost: UploadCost | None) -> dict[str, float]:
         "server": cost.server_s,
         "total": cost.total_s,
     }
+
+
+def reason_against(other: Forecast, chosen: Forecast | None, target: Target) -> str:
+    """Return why a scheme was not chosen.
+
+    Args:
+        other: the scheme.
+        chosen: the one that was; None if none reaches the target.
+        target: what was to be achieved.
+
+    Example:
+        >>> slow = Forecast("scfl", "SCFL", "reaches", preparation_s={"total": 50_000.0}, time_s=66_000.0)
+        >>> reason_against(slow, Forecast("ccfl", "CCFL", "reaches", time_s=200.0), Target())
+        'preparation alone takes 50,000 s'
+    """
+    if other.status == "impossible":
+        return other.reason
+    if other.status == "runs away":
+        return _away(other)
+    if target.time_s is not None:
+        return _by_then(other, target.time_s)
+    if other.status == "falls short":
+        if other.end_below is not None and other.end_below > other.best_below + 0.1:
+            return f"at its best it is {other.best_below:.2f} points below, in the end {other.end_below:.2f}"
+        return f"its limit is {other.best_below:.2f} points below"
+    limit = chosen.time_s if chosen and chosen.time_s is not None else 0.0
+    if other.preparation_total_s > limit:
+        return f"preparation alone takes {_count(other.preparation_total_s)} s"
+    if other.step_size_scale is not None and other.rounds is not None:
+        return (
+            f"{_count(other.rounds)} rounds of {other.round_s:.3g} s: plain gradient steps at condition number"
+            f" {other.condition:.1g}"
+        )
+    return f"takes {(other.time_s or 0.0) / max(limit, 1e-300):.2g} times as long"
+
+
+def _by_then(other: Forecast, seconds: float) -> str:
+    if other.preparation_total_s > seconds:
+        return f"preparation alone takes {_count(other.preparation_total_s)} s"
+    if other.below_in_time is None:
+        return "has no model by then"
+    return f"is {other.below_in_time:.2f} points below by then"
+
+
+def _away(other: Forecast) -> str:
+    if other.coded_rows is not None and other.privacy.get("mi_dp_bits", 0) not in (None, float("inf")):
+        text = "diverges at this noise: the Hessian of its coded data is indefinite"
+        return text if other.best_below > 50 else f"{text}; at its best it is {other.best_below:.2f} points below"
+    return "no step size of learning_rate.grid is stable"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

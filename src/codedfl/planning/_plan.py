@@ -1,27 +1,28 @@
-"""The plan: a forecast of every scheme, and the one to use."""
+"""The plan: a forecast of every scheme, the one to use, and its file: a configuration with the prediction in a comment."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from codedfl.config import Config
+from codedfl.config import Config, to_toml
 from codedfl.errors import InputError
 from codedfl.experiment import Experiment, build_experiment
 from codedfl.files import plain
 from codedfl.parallel import one_blas_thread
 from codedfl.planning._folds import make_folds
-from codedfl.planning._forecast import Forecast, forecast
+from codedfl.planning._forecast import Forecast, Target, forecast, reason_against
 from codedfl.planning._paths import reference_values
-from codedfl.planning._reasons import reason_against
-from codedfl.planning._target import Target
 from codedfl.plugins import blaming_plugins, find_plugin
 from codedfl.progress import Progress
 from codedfl.schemes import DEFAULT_SCHEMES, SCHEMES, make_scheme
+from codedfl.training import Evaluator, RunResult
 from codedfl.typing import ShortRepr
 
 MARGIN = 1.5
@@ -144,18 +145,20 @@ def make_plan(
         names = config.schemes
         if names == DEFAULT_SCHEMES:
             names = tuple(name for name in SCHEMES if not make_scheme(name).private)
-        found = []
+        forecasts = []
         for index, name in enumerate(names):
             progress.update("predicting", index, len(names), name)
-            found.append(_forecast(name, experiment, folds, target))
+            forecasts.append(_forecast(name, experiment, folds, target))
         progress.close("predicting")
     scores = [float(reference_values(fold).mean()) for fold in folds]
-    chosen = _best(found, target)
-    told = [each if each is chosen else replace(each, reason=reason_against(each, chosen, target)) for each in found]
+    chosen = _best(forecasts, target)
+    explained = [
+        each if each is chosen else replace(each, reason=reason_against(each, chosen, target)) for each in forecasts
+    ]
     return Plan(
         config,
         target,
-        tuple(sorted(told, key=lambda each: _place(each, chosen, target))),
+        tuple(sorted(explained, key=lambda each: _place(each, chosen, target))),
         chosen.scheme if chosen else None,
         "accuracy" if setting.federation.task == "classification" else "r2",
         float(np.mean(scores)),
@@ -179,15 +182,15 @@ def _forecast(name: str, experiment: Experiment, folds: Any, target: Target) -> 
     return forecast(scheme, experiment, plan, folds, target)
 
 
-def _best(found: list[Forecast], target: Target) -> Forecast | None:
+def _best(forecasts: list[Forecast], target: Target) -> Forecast | None:
     """Return the scheme that reaches the target first; otherwise the one that gets closest to the optimum."""
     if target.time_s is not None:
-        ready = [each for each in found if each.below_in_time is not None]
+        ready = [each for each in forecasts if each.below_in_time is not None]
         return min(ready, key=lambda each: (each.below_in_time, each.time_s or math.inf), default=None)
-    reach = [each for each in found if each.time_s is not None]
+    reach = [each for each in forecasts if each.time_s is not None]
     if reach:
         return min(reach, key=lambda each: each.time_s or 0.0)
-    able = [each for each in found if math.isfinite(each.best_below)]
+    able = [each for each in forecasts if math.isfinite(each.best_below)]
     return min(able, key=lambda each: each.best_below, default=None)
 
 
@@ -210,3 +213,84 @@ def _require_supported(config: Config) -> None:
     for name, value in unsupported.items():
         if value:
             raise InputError(f"{name} = {value:g} cannot be planned for: set it to 0.")
+
+
+MARK = "# plan: "
+"""What the line with the prediction begins with; to a TOML reader it is a comment."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a plan predicted for the scheme that it chose.
+
+    Args:
+        scheme: its name.
+        within: points below the centralised score to get within.
+        time_s: predicted time to there, everything charged; None if it was not predicted to get there.
+        low_s: earliest likely time.
+        high_s: latest likely time; None without an upper end.
+    """
+
+    scheme: str
+    within: float
+    time_s: float | None
+    low_s: float | None
+    high_s: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A promise and what became of it.
+
+    Args:
+        promise: the prediction.
+        measured_s: time of the first evaluation within the points promised, everything charged; None if there was none.
+    """
+
+    promise: Promise
+    measured_s: float | None
+
+    @property
+    def in_interval(self) -> bool:
+        """Whether the measured time lies between the earliest and the latest likely one."""
+        low, high = self.promise.low_s or 0.0, self.promise.high_s
+        if self.measured_s is None:
+            return self.promise.time_s is None or high is None
+        return low <= self.measured_s and (high is None or self.measured_s <= high)
+
+
+def plan_to_toml(plan: Plan) -> str:
+    """Write the planned configuration as TOML, with the prediction as a comment in its first line."""
+    choice = plan.choice
+    config = plan.planned_config()
+    assert choice is not None
+    promise = Promise(choice.scheme, plan.target.within, choice.time_s, choice.low_s, choice.high_s)
+    return f"{MARK}{json.dumps(asdict(promise))}\n\n{to_toml(config)}"
+
+
+def read_promise(path: Path) -> Promise:
+    """Read the prediction from a plan.
+
+    Raises:
+        InputError: if the file cannot be read or holds no prediction.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        line = next(line for line in lines if line.startswith(MARK))
+        return Promise(**json.loads(line.removeprefix(MARK)))
+    except OSError as error:
+        raise InputError(
+            f"--plan = {path} cannot be read ({error.strerror}): give a file of `codedfl plan --out`."
+        ) from error
+    except (StopIteration, ValueError, TypeError) as error:
+        raise InputError(f"--plan = {path} holds no prediction: give a file of `codedfl plan --out`.") from error
+
+
+def outcome_of(promise: Promise, result: RunResult, evaluator: Evaluator) -> Outcome:
+    """Hold a run against what was promised."""
+    reference = evaluator.reference
+    if reference is None:
+        return Outcome(promise, None)
+    enough = reference.score - promise.within / 100 - 1e-12
+    measured = next((point.everything_charged_s for point in result.curve if point.score >= enough), None)
+    return Outcome(promise, measured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -9,15 +10,75 @@ from typing import cast
 import numpy as np
 
 from codedfl.planning._curvature import flow, predicted_seconds, seconds_of
-from codedfl.planning._curves import Curve
-from codedfl.planning._folds import Fold
+from codedfl.planning._folds import CodedMoments, Fold, coded_view, plain_view
 from codedfl.planning._parties import Attended, DeviceShare, ServerShare, uncovered_share
 from codedfl.planning._paths import Scores, Training, reference_values, row_values
-from codedfl.planning._views import CodedMoments, coded_view, plain_view
 from codedfl.schemes import CurvatureCoded
 from codedfl.setting import Setting
 from codedfl.training import DevicePlan, OneShot, Scheme
 from codedfl.typing import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Points below the centralised score over time.
+
+    Args:
+        rounds: rounds completed, (k,).
+        seconds: simulated time with everything charged, (k,).
+        below: points below the centralised score, infinite once training has run away, (k,).
+        error: one standard error of ``below``, by the draw of held-out and test rows, (k,).
+    """
+
+    rounds: FloatArray
+    seconds: FloatArray
+    below: FloatArray
+    error: FloatArray
+
+    def first_within(self, points: float, errors: float = 0.0) -> float | None:
+        """Return the time at which the curve first comes within some points; None if it never does.
+
+        Args:
+            points: how far below the centralised score the curve may be.
+            errors: standard errors to add to the curve; negative ones to subtract.
+
+        Example:
+            >>> steps = np.arange(3.0)
+            >>> curve = Curve(steps, 10 * steps, np.array([4.0, 2.0, 1.0]), np.full(3, 0.5))
+            >>> curve.first_within(1.5), curve.first_within(1.5, errors=1.0), curve.first_within(0.5)
+            (15.0, 20.0, None)
+        """
+        with np.errstate(invalid="ignore"):
+            values = self.below + errors * np.where(np.isfinite(self.error), self.error, 0.0)
+        reached = np.flatnonzero(values <= points + 1e-12)
+        if reached.size == 0:
+            return None
+        end = int(reached[0])
+        if end == 0 or not math.isfinite(values[end - 1]):
+            return float(self.seconds[end])
+        before, after = values[end - 1], values[end]
+        share = (before - points) / (before - after) if before > after else 1.0
+        return float(self.seconds[end - 1] + share * (self.seconds[end] - self.seconds[end - 1]))
+
+    def below_at(self, seconds: float) -> float:
+        """Return the points below the centralised score at a time; infinite before there is a model."""
+        if seconds < self.seconds[0]:
+            return math.inf
+        place = int(np.searchsorted(self.seconds, seconds, side="right")) - 1
+        if place + 1 >= len(self.seconds) or not math.isfinite(self.below[place + 1]):
+            return float(self.below[place])
+        return float(np.interp(seconds, self.seconds, self.below))
+
+    @property
+    def best(self) -> int:
+        """The place of the lowest point."""
+        return int(np.argmin(self.below))
+
+    @property
+    def runs_away(self) -> bool:
+        """Whether the curve ends far above its lowest point."""
+        return not self.below[-1] <= self.below[self.best] + 5.0
+
 
 MOST_ROUNDS = 30_000
 """Rounds that a prediction looks ahead."""
@@ -119,11 +180,11 @@ def predict(situation: Situation, better: Callable[[Curve], float]) -> Predictio
     grid = sorted(situation.step_sizes, reverse=True)
     stable = [scale for scale in grid if max(each.rounds(scale / smoothness).growth for each in trainings) <= GROWS]
     tried = stable[:TRIED] or grid[-1:]
-    found = []
+    predictions = []
     for scale in tried:
         scores = [each.scores(scale / smoothness, STOPS) for each in trainings]
-        found.append(Prediction(situation.curve(np.array(STOPS, np.float64), scores), scale, bool(stable)))
-    return min(found, key=lambda each: (better(each.curve), float(each.curve.below[each.curve.best])))
+        predictions.append(Prediction(situation.curve(np.array(STOPS, np.float64), scores), scale, bool(stable)))
+    return min(predictions, key=lambda each: (better(each.curve), float(each.curve.below[each.curve.best])))
 
 
 def _training(situation: Situation, fold: Fold) -> Training:
@@ -172,7 +233,7 @@ def _solved(situation: Situation, fold: Fold) -> Scores:
     scheme = cast(OneShot, situation.scheme)
     coded = scheme.upload is not None and scheme.upload.stands_for_data
     model = scheme.solve((_coded(situation, fold).data,) if coded else fold.statistics)
-    values = row_values(fold, fold.held, model[None])
+    values = row_values(fold, fold.held_out, model[None])
     return Scores.of(values, reference_values(fold), np.ones(1, np.bool_))
 
 

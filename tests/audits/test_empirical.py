@@ -10,21 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import codedfl.experiment._empirical as empirical
+import codedfl.audits._empirical as empirical
 import codedfl.uploads._mean
 import codedfl.uploads._rows
 import codedfl.uploads._statistics
+from codedfl.audits import SchemeAudit, run_empirical_audit, write_empirical_audit
+from codedfl.audits._canaries import OVERSIZE, MembershipStatistics, plant_canaries
 from codedfl.coding import encode_all
 from codedfl.errors import InputError
 from codedfl.experiment import (
-    SchemeAudit,
     build_experiment,
     load_config,
-    run_empirical_audit,
-    write_empirical_audit,
 )
-from codedfl.experiment._empirical_canaries import OVERSIZE, plant_canaries
-from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.privacy import EmpiricalBound, audit_scores, gaussian_mu
 from codedfl.training import PrivatePlan, PrivateSum, Steps
 from codedfl.uploads import CodedFactor
@@ -343,22 +340,22 @@ def test_without_a_clip_norm_canaries_are_as_large_as_large_samples() -> None:
         np.testing.assert_allclose(np.linalg.norm(canaries, axis=1), large)
 
 
-# Evidence.
+# Sufficient statistics of the coins.
 
 
 def test_one_canary_has_the_likelihood_ratio_of_a_gaussian() -> None:
-    evidence = Evidence.none(1)
-    evidence.precision[:], evidence.weighted[:] = 3.0, 2.5
-    np.testing.assert_allclose(evidence.scores(), [2.5 - 3.0 / 2])
+    statistics = MembershipStatistics.none(1)
+    statistics.precision[:], statistics.weighted[:] = 3.0, 2.5
+    np.testing.assert_allclose(statistics.scores(), [2.5 - 3.0 / 2])
 
 
 def test_canaries_that_overlap_are_told_apart() -> None:
     """Without noise, two signals at a small angle are known exactly, though each alone looks like the other."""
     signals = np.array([[1.0, 0.0, 0.0], [0.99, math.sqrt(1 - 0.99**2), 0.0]])
-    evidence = Evidence.none(2)
+    statistics = MembershipStatistics.none(2)
     seen = signals[0]
-    evidence.add_linear(np.arange(2), signals @ signals.T, signals @ seen, float(seen @ seen), 3)
-    scores = evidence.scores()
+    statistics.add_linear(np.arange(2), signals @ signals.T, signals @ seen, float(seen @ seen), 3)
+    scores = statistics.scores()
     assert scores[0] > 0 > scores[1]
 
 
@@ -367,10 +364,10 @@ def test_the_variance_of_the_noise_is_estimated() -> None:
     numbers, deviation = 4000, 3.0
     signals = rng.standard_normal((20, numbers)) / math.sqrt(numbers)
     seen = (rng.random(20) < 0.5) @ signals + deviation * rng.standard_normal(numbers)
-    evidence = Evidence.none(20)
+    statistics = MembershipStatistics.none(20)
     products = signals @ signals.T
-    evidence.add_linear(np.arange(20), products, signals @ seen, float(seen @ seen), numbers)
-    variance = products[0, 0] / evidence.precision[0, 0]
+    statistics.add_linear(np.arange(20), products, signals @ seen, float(seen @ seen), numbers)
+    variance = products[0, 0] / statistics.precision[0, 0]
     assert abs(variance / deviation**2 - 1) < 4 * math.sqrt(2 / numbers)
 
 
@@ -380,18 +377,18 @@ def test_scores_of_orthogonal_canaries_have_the_law_of_a_likelihood_ratio() -> N
     count, ratio = 600, 2.0
     included = rng.random(count) < 0.5
     seen = included + rng.standard_normal(count) / math.sqrt(ratio)
-    evidence = Evidence.none(count)
-    evidence.precision[:] = ratio * np.eye(count)
-    evidence.weighted[:] = ratio * seen
-    scores = evidence.scores()
+    statistics = MembershipStatistics.none(count)
+    statistics.precision[:] = ratio * np.eye(count)
+    statistics.weighted[:] = ratio * seen
+    scores = statistics.scores()
     for present, sign in ((included, 1), (~included, -1)):
         error = math.sqrt(ratio / np.count_nonzero(present))
         assert abs(scores[present].mean() - sign * ratio / 2) < 4 * error
         assert abs(scores[present].var() / ratio - 1) < 4 * math.sqrt(2 / np.count_nonzero(present))
 
 
-def test_evidence_of_independent_messages_adds_up() -> None:
-    first, second = Evidence.none(2), Evidence.none(2)
+def test_statistics_of_independent_messages_adds_up() -> None:
+    first, second = MembershipStatistics.none(2), MembershipStatistics.none(2)
     first.add_ratios(np.array([1]), np.array([3.0]))
     second.add_linear(np.array([0]), np.ones((1, 1)), np.array([1.0]), 10.0, 5)
     both = first + second
@@ -401,8 +398,8 @@ def test_evidence_of_independent_messages_adds_up() -> None:
 
 
 def test_a_message_without_signals_or_with_overflow_says_nothing() -> None:
-    evidence = Evidence.none(1)
-    evidence.add_linear(np.array([0]), np.zeros((1, 1)), np.zeros(1), 1.0, 5)
-    evidence.add_linear(np.array([0]), np.ones((1, 1)), np.ones(1), math.inf, 5)
-    assert evidence.messages == 0
-    assert evidence.scores() == 0
+    statistics = MembershipStatistics.none(1)
+    statistics.add_linear(np.array([0]), np.zeros((1, 1)), np.zeros(1), 1.0, 5)
+    statistics.add_linear(np.array([0]), np.ones((1, 1)), np.ones(1), math.inf, 5)
+    assert statistics.messages == 0
+    assert statistics.scores() == 0

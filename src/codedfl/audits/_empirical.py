@@ -12,14 +12,17 @@ from typing import Any, cast
 import numpy as np
 
 from codedfl._validation import require_fraction
+from codedfl.audits._canaries import MembershipStatistics, PlantedCanaries, plant_canaries
+from codedfl.audits._server_view import add_updates, add_uploads
 from codedfl.config import Config, to_toml
-from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._empirical_canaries import PlantedCanaries, plant_canaries
-from codedfl.experiment._empirical_evidence import Evidence
-from codedfl.experiment._empirical_views import add_updates, add_uploads
-from codedfl.experiment._jobs import rounds_of
-from codedfl.experiment._pace import Pace
-from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
+from codedfl.experiment import (
+    Experiment,
+    Pace,
+    build_experiment,
+    guarantee_of_run,
+    releases_of,
+    rounds_of,
+)
 from codedfl.files import plain, write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Covers, EmpiricalBound, audit_scores, model_scores
@@ -135,7 +138,7 @@ def run_empirical_audit(
         InputError: if the number of canaries, the confidence or the configuration is unsuitable.
 
     Example:
-        >>> from codedfl.experiment import load_config
+        >>> from codedfl.config import load_config
         >>> audit = run_empirical_audit(load_config(overrides=[("schemes", ["fed3r"])]), canaries=100)
         >>> audit.schemes[0].covers, audit.schemes[0].bound.epsilon > 2, audit.refuted
         ('nothing', True, ())
@@ -167,7 +170,10 @@ def _audit(
 ) -> SchemeAudit:
     progress.update(f"preparing {scheme.title}")
     prepared = scheme.prepare(planted.setting, plan=scheme.plan(planted.setting))
-    sent_first, sent_later = Evidence.none(len(planted.included)), Evidence.none(len(planted.included))
+    sent_first, sent_later = (
+        MembershipStatistics.none(len(planted.included)),
+        MembershipStatistics.none(len(planted.included)),
+    )
     progress.update(f"guessing from the upload of {scheme.title}")
     add_uploads(sent_first, planted, prepared)
     result = _train(experiment.config, planted, prepared, sent_later, progress)
@@ -175,9 +181,9 @@ def _audit(
     covers = guarantee.covers
     progress.update(f"bounding epsilon of {scheme.title}")
 
-    def bound(evidence: Evidence, what: Covers) -> EmpiricalBound:
+    def bound(statistics: MembershipStatistics, what: Covers) -> EmpiricalBound:
         scores = (
-            evidence.scores() if evidence.messages else model_scores(result.model, planted.features, planted.labels)
+            statistics.scores() if statistics.messages else model_scores(result.model, planted.features, planted.labels)
         )
         return audit_scores(
             scores,
@@ -194,14 +200,18 @@ def _audit(
 
 
 def _train(
-    config: Config, planted: PlantedCanaries, prepared: PreparedScheme, evidence: Evidence, progress: Progress
+    config: Config,
+    planted: PlantedCanaries,
+    prepared: PreparedScheme,
+    statistics: MembershipStatistics,
+    progress: Progress,
 ) -> RunResult:
-    """Train a scheme and add its updates to the evidence; without training if devices send nothing any more."""
+    """Train a scheme and add its updates to the statistics; without training if devices send nothing any more."""
     scheme, setting = prepared.scheme, prepared.setting
     rounds = rounds_of(config, scheme, setting, prepared.device)
     if scheme.rounds(setting) is None:
         rounds = min(rounds, MOST_ROUNDS)
-    watched = replace(prepared, scheme=cast(Scheme, _Watched(prepared, planted, evidence)))
+    watched = replace(prepared, scheme=cast(Scheme, _Watched(prepared, planted, statistics)))
     run = Run(
         watched,
         _rate(config, prepared),
@@ -240,13 +250,13 @@ def _gaussian(result: RunResult, covers: Covers) -> bool:
 class _Watched:
     """A scheme whose updates are looked at before it applies them."""
 
-    def __init__(self, prepared: PreparedScheme, planted: PlantedCanaries, evidence: Evidence) -> None:
-        self.prepared, self.planted, self.evidence = prepared, planted, evidence
+    def __init__(self, prepared: PreparedScheme, planted: PlantedCanaries, statistics: MembershipStatistics) -> None:
+        self.prepared, self.planted, self.statistics = prepared, planted, statistics
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.prepared.scheme, name)
 
     def step(self, state: Any, round: Round) -> tuple[Any, Mapping[str, float]]:
         round = replace(round, payloads=list(round.payloads))  # they can be read once
-        add_updates(self.evidence, self.planted, self.prepared, state.model, round, list(round.updates))
+        add_updates(self.statistics, self.planted, self.prepared, state.model, round, list(round.updates))
         return self.prepared.scheme.step(state, round)

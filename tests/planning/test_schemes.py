@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from codedfl.planning._curves import Curve
+from codedfl.planning._schemes import Curve
 
 
 def curve(*below: float, error: float = 0.5) -> Curve:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codedfl.audits import _uploads, run_audit, write_audit
 from codedfl.config import Config
 from codedfl.errors import InputError
-from codedfl.experiment import _audit, run, summarise
-from codedfl.experiment._audit import run_audit, write_audit
-from codedfl.experiment._build import Experiment, build_experiment
+from codedfl.experiment import Experiment, build_experiment, run, summarise
 from codedfl.privacy import PrivacyAccountant
 from tests.support import Diary, small_config
 
@@ -115,7 +114,7 @@ def test_a_regression_is_bounded_by_the_setting_and_never_by_its_data(
         code = replace(experiment.setting.code, label_bound=2.0)
         return replace(experiment, setting=replace(experiment.setting, code=code))
 
-    monkeypatch.setattr(_audit, "build_experiment", bounded)
+    monkeypatch.setattr(_uploads, "build_experiment", bounded)
     expected = PrivacyAccountant(
         coded_samples=60, noise_variance=20.0, label_noise_variance=20.0, delta=1e-5, label_norm_bound=2.0
     )

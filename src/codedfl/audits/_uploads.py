@@ -1,4 +1,4 @@
-"""An audit of all devices of a configuration."""
+"""The audit of coded uploads: what budget every device of a configuration has, and what an attack on its upload finds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from codedfl._messages import shown
 from codedfl._validation import require_positive
 from codedfl.config import Config, to_toml
 from codedfl.errors import InputError
-from codedfl.experiment._build import Experiment, build_experiment
+from codedfl.experiment import Experiment, build_experiment
 from codedfl.files import plain, write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import AuditedUpload, DeviceAudit, ThreatModel, audit_device
@@ -125,7 +125,7 @@ def run_audit(
         InputError: ``max_epsilon`` is not a positive number, the threat model is unknown, or the configuration is impossible.
 
     Example:
-        >>> from codedfl.experiment import load_config
+        >>> from codedfl.config import load_config
         >>> audit = run_audit(load_config(overrides=[("data.devices", 2)]), known_ratio=None)
         >>> [device.name for device in audit.devices]
         ['device-01', 'device-02']

@@ -1,4 +1,4 @@
-"""What the server sees of the devices, as evidence about the canaries in their data.
+"""What the server sees of the devices, as statistics of the coins of canaries in their data.
 
 The auditor knows everything but the coins and the noise: all other samples, and which of them are in a batch. What those
 contribute is computed by the code under test, without its noise, and subtracted.
@@ -13,10 +13,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from codedfl.audits._canaries import MembershipStatistics, PlantedCanaries
 from codedfl.coding import CodedData, Geometry, Gram, Rows, SubspaceSketch, compute_gram
 from codedfl.errors import InputError
-from codedfl.experiment._empirical_canaries import PlantedCanaries
-from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.privacy import coded_scores
 from codedfl.setting import Setting
 from codedfl.training import (
@@ -73,18 +72,18 @@ class _Message:
         return compute_gram(rows, self.setting.workers)
 
 
-def add_uploads(evidence: Evidence, planted: PlantedCanaries, prepared: PreparedScheme) -> None:
+def add_uploads(statistics: MembershipStatistics, planted: PlantedCanaries, prepared: PreparedScheme) -> None:
     """Add what was uploaded before the first round.
 
     If the server sees every message, each device's upload is drawn anew by itself, by the same code and with the same noise,
     since the upload that training uses was drawn as a sum.
     """
     for message in _messages(planted, prepared):
-        _add_held(message.held, evidence, message)
+        _add_held(message.held, statistics, message)
 
 
 def add_updates(
-    evidence: Evidence,
+    statistics: MembershipStatistics,
     planted: PlantedCanaries,
     prepared: PreparedScheme,
     model: FloatArray,
@@ -106,11 +105,11 @@ def add_updates(
         released.append(update.astype(np.float64) / round.attendance.weight - others)
         signals.append(_signals(planted, np.flatnonzero(planted.device == device), steps, model))
     if target is None or not target.sums_only:
-        for signal, seen in zip(signals, released, strict=True):
-            _add_outer(evidence, *signal, seen)
+        for signal, observed in zip(signals, released, strict=True):
+            _add_outer(statistics, *signal, observed)
     elif len(released) >= max(prepared.device.shares, 1):
         canaries, features, residuals = (np.concatenate(parts) for parts in zip(*signals, strict=True))
-        _add_outer(evidence, canaries, features, residuals, np.sum(released, axis=0))
+        _add_outer(statistics, canaries, features, residuals, np.sum(released, axis=0))
 
 
 def _messages(planted: PlantedCanaries, prepared: PreparedScheme) -> Iterator[_Message]:
@@ -132,7 +131,7 @@ def _alone(setting: Setting, device: int) -> Setting:
     """Return the setting with one device, whose noise does not depend on that of others."""
     federation, fleet, code = setting.federation, setting.fleet, setting.code
     features, labels = federation.device(device)
-    own = slice(device, device + 1)
+    only = slice(device, device + 1)
     return replace(
         setting,
         federation=replace(
@@ -140,13 +139,13 @@ def _alone(setting: Setting, device: int) -> Setting:
             features=features,
             labels=labels,
             offsets=np.array([0, len(features)]),
-            device_names=federation.device_names[own],
+            device_names=federation.device_names[only],
         ),
         fleet=fleet.among(np.array([device])),
         code=replace(
             code,
-            noise_variance=code.noise_variance[own],
-            label_noise_variance=code.label_noise_variance[own],
+            noise_variance=code.noise_variance[only],
+            label_noise_variance=code.label_noise_variance[only],
             participants=None,
         ),
         streams=setting.streams.child(f"canaries-{device}"),
@@ -193,22 +192,26 @@ def _signals(
     return canaries, inner, residuals * weights[:, None]
 
 
-def _add_outer(evidence: Evidence, canaries: IntArray, left: FloatArray, right: FloatArray, seen: FloatArray) -> None:
+def _add_outer(
+    statistics: MembershipStatistics, canaries: IntArray, left: FloatArray, right: FloatArray, observed: FloatArray
+) -> None:
     """Add a message to which canary ``j`` adds the outer product of row ``j`` on the left and on the right."""
     products = (left @ left.T) * (right @ right.T)
-    projections = np.sum((left @ seen) * right, axis=1)
-    evidence.add_linear(canaries, products, projections, float(np.sum(seen**2)), seen.size)
+    projections = np.sum((left @ observed) * right, axis=1)
+    statistics.add_linear(canaries, products, projections, float(np.sum(observed**2)), observed.size)
 
 
-def _add_symmetric(evidence: Evidence, canaries: IntArray, rows: FloatArray, seen: FloatArray) -> None:
+def _add_symmetric(
+    statistics: MembershipStatistics, canaries: IntArray, rows: FloatArray, observed: FloatArray
+) -> None:
     """Add a symmetric matrix to which canary ``j`` adds ``z z^T``, with noise ``s (E + E^T) / 2``."""
-    projections = np.sum((rows @ seen) * rows, axis=1)
-    numbers = len(seen) * (len(seen) + 1) / 2
-    evidence.add_linear(canaries, (rows @ rows.T) ** 2, projections, float(np.sum(seen**2)), numbers)
+    projections = np.sum((rows @ observed) * rows, axis=1)
+    numbers = len(observed) * (len(observed) + 1) / 2
+    statistics.add_linear(canaries, (rows @ rows.T) ** 2, projections, float(np.sum(observed**2)), numbers)
 
 
 @singledispatch
-def _add_held(held: object, evidence: Evidence, message: _Message) -> None:  # noqa: ARG001
+def _add_held(held: object, statistics: MembershipStatistics, message: _Message) -> None:  # noqa: ARG001
     """Add what an upload left at the server, by what that is."""
     raise InputError(
         f"schemes: the audit cannot read the {type(held).__name__} that the server holds after the upload"
@@ -217,28 +220,30 @@ def _add_held(held: object, evidence: Evidence, message: _Message) -> None:  # n
 
 
 @_add_held.register
-def _(held: tuple, evidence: Evidence, message: _Message) -> None:  # type: ignore[type-arg]
+def _(held: tuple, statistics: MembershipStatistics, message: _Message) -> None:  # type: ignore[type-arg]
     for batch, coded in enumerate(held):
-        _add_coded(evidence, message, coded, batch)
+        _add_coded(statistics, message, coded, batch)
 
 
 @_add_held.register
-def _(held: Gram, evidence: Evidence, message: _Message) -> None:
-    _add_statistics(evidence, message, held.features, held.cross)
+def _(held: Gram, statistics: MembershipStatistics, message: _Message) -> None:
+    _add_statistics(statistics, message, held.features, held.cross)
 
 
 @_add_held.register
-def _(held: NoisyMoments, evidence: Evidence, message: _Message) -> None:
-    _add_statistics(evidence, message, held.features, held.cross)
+def _(held: NoisyMoments, statistics: MembershipStatistics, message: _Message) -> None:
+    _add_statistics(statistics, message, held.features, held.cross)
 
 
-def _add_statistics(evidence: Evidence, message: _Message, second_moment: FloatArray, cross: FloatArray) -> None:
+def _add_statistics(
+    statistics: MembershipStatistics, message: _Message, second_moment: FloatArray, cross: FloatArray
+) -> None:
     features, labels = message.clipped
-    _add_symmetric(evidence, message.canaries, features, second_moment - message.background.features)
-    _add_outer(evidence, message.canaries, features, labels, cross - message.background.cross)
+    _add_symmetric(statistics, message.canaries, features, second_moment - message.background.features)
+    _add_outer(statistics, message.canaries, features, labels, cross - message.background.cross)
 
 
-def _add_coded(evidence: Evidence, message: _Message, coded: CodedData, batch: int) -> None:
+def _add_coded(statistics: MembershipStatistics, message: _Message, coded: CodedData, batch: int) -> None:
     """Add coded rows or a factor of them, which stand for the samples of a coded batch, each with its weight."""
     planted, bound = message.planted, message.setting.code.clip_norm
     others, canaries, joined = [], [], []
@@ -248,11 +253,15 @@ def _add_coded(evidence: Evidence, message: _Message, coded: CodedData, batch: i
         weights = np.ones(len(chosen)) if rows.weights is None else rows.weights
         real = chosen < planted.samples[device]
         others.append(Rows(rows.features, rows.labels, weights[real], chosen[real]))
-        own = np.flatnonzero(planted.device == device)[chosen[~real] - planted.samples[device]]
-        canaries.append(own)
-        joined.append(_clipped(Rows(planted.features[own], planted.labels[own], weights[~real]), bound).joined())
-    seen = np.hstack([coded.features, coded.labels])
-    both = np.concatenate(joined)[:, : seen.shape[1]]
+        coded_canaries = np.flatnonzero(planted.device == device)[chosen[~real] - planted.samples[device]]
+        canaries.append(coded_canaries)
+        joined.append(
+            _clipped(
+                Rows(planted.features[coded_canaries], planted.labels[coded_canaries], weights[~real]), bound
+            ).joined()
+        )
+    observed = np.hstack([coded.features, coded.labels])
+    both = np.concatenate(joined)[:, : observed.shape[1]]
     if not len(both):
         return
     background = compute_gram([_clipped(rows, bound) for rows in others], message.setting.workers).matrix
@@ -263,16 +272,16 @@ def _add_coded(evidence: Evidence, message: _Message, coded: CodedData, batch: i
         else (coded.features.shape[1] - 1, coded.noise_variance)
     )
     ratios = coded_scores(
-        seen[:, :split],
-        seen[:, split:],
+        observed[:, :split],
+        observed[:, split:],
         coded.noise_variance,
         label_noise,
         both[:, :split],
         both[:, split:],
-        background=background[: seen.shape[1], : seen.shape[1]],
+        background=background[: observed.shape[1], : observed.shape[1]],
         coded_samples=coded.coded_samples,
     )
-    evidence.add_ratios(np.concatenate(canaries), ratios)
+    statistics.add_ratios(np.concatenate(canaries), ratios)
 
 
 def _label_noise(message: _Message) -> float:
@@ -286,23 +295,23 @@ def _clipped(rows: Rows, bound: float | None) -> Rows:
 
 
 @_add_held.register
-def _(sketch: SubspaceSketch, evidence: Evidence, message: _Message) -> None:
+def _(sketch: SubspaceSketch, statistics: MembershipStatistics, message: _Message) -> None:
     features, labels = message.clipped
-    shown = features @ sketch.test_matrix
+    projected = features @ sketch.test_matrix
     others = message.background.features @ sketch.test_matrix
-    _add_outer(evidence, message.canaries, features, shown, sketch.products.sum(axis=0) - others)
+    _add_outer(statistics, message.canaries, features, projected, sketch.products.sum(axis=0) - others)
     _add_outer(
-        evidence, message.canaries, features, labels, sketch.label_products.sum(axis=0) - message.background.cross
+        statistics, message.canaries, features, labels, sketch.label_products.sum(axis=0) - message.background.cross
     )
 
 
 @_add_held.register
-def _(held: PrivateCurvature, evidence: Evidence, message: _Message) -> None:
-    _add_mean(evidence, message, held)
-    _add_moments(evidence, message, held)
+def _(held: PrivateCurvature, statistics: MembershipStatistics, message: _Message) -> None:
+    _add_mean(statistics, message, held)
+    _add_moments(statistics, message, held)
 
 
-def _add_mean(evidence: Evidence, message: _Message, held: PrivateCurvature) -> None:
+def _add_mean(statistics: MembershipStatistics, message: _Message, held: PrivateCurvature) -> None:
     """Add the noisy sum of features, of which the server keeps the direction: its length is estimated."""
     mean, _ = _parts(message, held)
     if not mean.directions:
@@ -316,11 +325,11 @@ def _add_mean(evidence: Evidence, message: _Message, held: PrivateCurvature) -> 
     expected = others + features.sum(axis=0) / 2
     along = float(direction @ expected)
     if along > 0:
-        seen = float(expected @ expected) / along * direction - others
-        _add_outer(evidence, message.canaries, features, np.ones((len(features), 1)), seen[:, None])
+        observed = float(expected @ expected) / along * direction - others
+        _add_outer(statistics, message.canaries, features, np.ones((len(features), 1)), observed[:, None])
 
 
-def _add_moments(evidence: Evidence, message: _Message, held: PrivateCurvature) -> None:
+def _add_moments(statistics: MembershipStatistics, message: _Message, held: PrivateCurvature) -> None:
     """Add the noisy second moments, of which the server keeps the leading eigenvectors and eigenvalues."""
     mean, moments = _parts(message, held)
     if not moments.directions or not moments.directions[0].size:
@@ -345,7 +354,7 @@ def _add_moments(evidence: Evidence, message: _Message, held: PrivateCurvature) 
         rows = coordinates(message.planted.real(device)[0])
         others += rows.T @ rows
     canaries = message.canaries
-    _add_symmetric(evidence, canaries, coordinates(message.planted.features[canaries]), np.diag(values) - others)
+    _add_symmetric(statistics, canaries, coordinates(message.planted.features[canaries]), np.diag(values) - others)
 
 
 def _parts(message: _Message, held: PrivateCurvature) -> tuple[Geometry, Geometry]:

@@ -37,7 +37,7 @@ LEAST_NOISE = 1e-250
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class OperatingPoint:
     """The theory at one value of a parameter, with everything else as configured.
 
     Args:
@@ -88,11 +88,11 @@ class TheoryOfRun:
         except InputError:  # the Hessian that training sees is singular
             return None
 
-    def point(self, value: float, round: RoundLaw) -> Point:
+    def point(self, value: float, round: RoundLaw) -> OperatingPoint:
         """Evaluate everything for one value of a parameter."""
         m, limit = float(round.samples.sum()), self.limit(round)
         printed, corrected = (self.bound(round, reading).after(len(self.step_sizes)) for reading in READINGS)
-        return Point(
+        return OperatingPoint(
             value=value,
             corrected={name: term / m for name, term in corrected.items()},
             printed=sum(printed.values()) / m,
@@ -100,7 +100,7 @@ class TheoryOfRun:
             floor=limit.terms()["code_floor"] / m if limit else float("nan"),
         )
 
-    def sensitivity(self) -> dict[Knob, list[Point]]:
+    def sensitivity(self) -> dict[Knob, list[OperatingPoint]]:
         """Vary noise, code size, local steps and stragglers, one at a time."""
         round = self.round
         noise = round.noise_variance if round.total_noise > 0 else np.full(round.devices, 0.1)
@@ -122,7 +122,7 @@ class TheoryOfRun:
             ],
         }
 
-    def tradeoff(self) -> list[Point]:
+    def tradeoff(self) -> list[OperatingPoint]:
         """Give every device the same budget, under the bound that holds for all data, and evaluate the theory."""
         round = self.round
         middle = max(float(np.median(round.noise_variance[round.covered])) or 0.1, LEAST_NOISE)

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codedfl.audits import TheoryReport, run_theory, write_theory
+from codedfl.audits._theory import round_of
 from codedfl.errors import InputError
-from codedfl.experiment._theory import TheoryReport, round_of, run_theory
-from codedfl.experiment._theory_files import write_theory
 from codedfl.schemes import fedavg, scfl
 from codedfl.theory import gap_bound, limit_error, measure_constants
 from tests.problems import make_setting
@@ -23,7 +23,7 @@ def report() -> TheoryReport:
 @pytest.mark.slow
 def test_the_measured_gap_of_a_run_on_digits_stays_below_the_corrected_bound() -> None:
     """The default configuration, with a step size that Theorem 1 covers and a fifth of its rounds."""
-    from codedfl.experiment import load_config
+    from codedfl.config import load_config
 
     report = run_theory(load_config(overrides=[("training.rounds", 80), ("learning_rate.scale", 0.5)]))
     total = report.bounds["corrected"].total / report.samples

@@ -1,4 +1,4 @@
-"""Runs take configurations and callbacks in several forms, and refuse what is neither before any work."""
+"""Runs take configurations, folders and callbacks in several forms, and refuse anything else before any work."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from codedfl.config import to_toml
-from codedfl.experiment import run, sweep, tune
-from codedfl.experiment._given import as_callbacks, as_config
+from codedfl.experiment import RunFolder, run, sweep, tune
+from codedfl.experiment._runner import as_callbacks, as_config
 from codedfl.training import Callback, Evaluation
 from tests.support import refusal_of, small_config
 
@@ -38,6 +38,16 @@ def test_a_sweep_takes_what_a_run_takes() -> None:
     assert (few["fedavg"].final.round, many["fedavg"].final.round) == (2, 3)
 
 
+@pytest.mark.parametrize("form", [str, Path])
+def test_a_run_takes_the_path_of_a_folder(tmp_path: Path, form: Any) -> None:
+    comparison = run(SHORT, folder=form(tmp_path / "a/b"))
+    assert RunFolder.reopen(tmp_path / "a/b").config == comparison.config
+    assert (tmp_path / "a/b/summary.json").exists()
+    assert refusal_of(lambda: run(SHORT, folder=form(tmp_path / "a/b"))).endswith("or give another folder.")
+    assert refusal_of(lambda: run({"fleet.trace": "none.csv"}, folder=form(tmp_path / "c")))
+    assert not (tmp_path / "c").exists(), "a refused run leaves no trace"
+
+
 @pytest.mark.parametrize("several", [tuple, list, iter])
 def test_one_callback_or_several(several: Any) -> None:
     alone, first, second = Points(), Points(), Points()
@@ -60,6 +70,12 @@ def test_what_is_no_configuration_is_refused(given: Any) -> None:
     sentence = "is no configuration: give a Config, a dictionary, or the path of a TOML file."
     assert refusal_of(lambda: run(given)).endswith(sentence)
     assert refusal_of(lambda: sweep([given])).endswith(sentence)
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("folder", [3, [Path("a")], True])
+def test_what_is_no_folder_is_refused(folder: Any) -> None:
+    assert refusal_of(lambda: run(SHORT, folder=folder)).endswith("is no folder: give a path, or a RunFolder.")
 
 
 @pytest.mark.usefixtures("no_work")

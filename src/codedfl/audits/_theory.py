@@ -1,19 +1,20 @@
-"""Theory and measurement side by side: a run of SCFL and its bounds (Sec. IV-A)."""
+"""Theory and measurement side by side: a run of SCFL, its bounds, and their files (Sec. IV-A)."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from codedfl.config import Config
+from codedfl.audits._theory_of_run import READINGS, OperatingPoint, TheoryOfRun
+from codedfl.config import Config, to_toml
 from codedfl.errors import InputError
-from codedfl.experiment._build import build_experiment
-from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._runner import run
-from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
-from codedfl.files import plain
+from codedfl.experiment import Comparison, build_experiment, run
+from codedfl.files import csv_text, plain, write_atomically
 from codedfl.fleet import Arrivals, inverse_batch_of
 from codedfl.progress import Progress
 from codedfl.schemes import make_scheme
@@ -64,8 +65,8 @@ class TheoryReport(ShortRepr):
     at_optimum: RoundVariance
     limit: LimitError | None
     drawn_limit: LimitPoint | None
-    sensitivity: dict[Knob, list[Point]]
-    tradeoff: list[Point]
+    sensitivity: dict[Knob, list[OperatingPoint]]
+    tradeoff: list[OperatingPoint]
 
     @property
     def result(self) -> RunResult:
@@ -175,9 +176,9 @@ def run_theory(
         InputError: if the theory does not cover the configuration, or a step size is not below ``1 / L``.
 
     Example:
-        >>> from codedfl.experiment import load_config
-        >>> given = [("training.rounds", 20), ("learning_rate.scale", 0.25), ("features.dimension", 20)]
-        >>> report = run_theory(load_config(overrides=given))
+        >>> from codedfl.config import load_config
+        >>> overrides = [("training.rounds", 20), ("learning_rate.scale", 0.25), ("features.dimension", 20)]
+        >>> report = run_theory(load_config(overrides=overrides))
         >>> report.holds
         True
     """
@@ -282,3 +283,52 @@ class _LargestNorm(Callback):
 
     def on_round(self, progress: RunProgress) -> None:
         self.largest = max(self.largest, float(np.linalg.norm(progress.state.model)))
+
+
+def write_theory(report: TheoryReport, folder: Path | str) -> None:
+    """Write ``theory.json``, ``theory.png``, the tables behind them as CSV, and the configuration to a folder."""
+    from codedfl.plotting import draw_theory  # matplotlib is slow to import and needed only here
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "config.toml", to_toml(report.comparison.config))
+    write_atomically(folder / "theory.json", json.dumps(report.as_dict(), indent=2))
+    write_atomically(folder / "bound.csv", bound_to_csv(report))
+    sweeps = [(knob, points) for knob, points in report.sensitivity.items()]
+    write_atomically(folder / "sensitivity.csv", points_to_csv("parameter", sweeps))
+    write_atomically(folder / "tradeoff.csv", points_to_csv("parameter", [("mi_dp_bits", report.tradeoff)]))
+    write_atomically(folder / "theory.png", draw_theory(report))
+
+
+def bound_to_csv(report: TheoryReport) -> str:
+    """Return the measured gap and both bounds with their terms as CSV, one row per evaluation and reading, per sample."""
+    names = list(report.bounds["corrected"].terms)
+    rows = []
+    for rounds, gap in report.measured:
+        for reading in READINGS:
+            terms = report.bounds[reading].after(rounds)
+            shares = [terms.get(name, 0.0) / report.samples for name in names]
+            rows.append([rounds, reading, gap, sum(shares), *shares])
+    return csv_text(["rounds", "reading", "measured_gap", "bound", *names], rows)
+
+
+def points_to_csv(first: str, sweeps: Iterable[tuple[str, Sequence[OperatingPoint]]]) -> str:
+    """Return the theory against parameters as CSV, one row per value."""
+    sweeps = list(sweeps)
+    names = list(sweeps[0][1][0].corrected)
+    rows = [
+        [
+            knob,
+            point.value,
+            point.printed,
+            sum(point.corrected.values()),
+            point.floor,
+            point.variance,
+            *point.corrected.values(),
+        ]
+        for knob, points in sweeps
+        for point in points
+    ]
+    return csv_text(
+        [first, "value", "printed_bound", "corrected_bound", "predicted_floor", "exact_variance_one_step", *names], rows
+    )

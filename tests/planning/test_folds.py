@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from codedfl.coding import Gram
-from codedfl.planning._folds import Fold
-from codedfl.planning._views import CodedMoments, coded_view, plain_view
+from codedfl.planning._folds import CodedMoments, Fold, coded_view, plain_view
 from codedfl.setting import Setting
 from codedfl.theory import coded_limit_point, limit_point
 from tests.problems import make_federation, make_setting
