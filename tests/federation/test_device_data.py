@@ -57,6 +57,16 @@ def test_public_constants_shift_and_scale(tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows.features, np.array([[0, 0.25], [0.25, 1], [0.5, -0.5]], np.float32), strict=True)
 
 
+def test_times_keep_the_digits_in_which_rows_differ(tmp_path: Path) -> None:
+    features = {"mean": [1.7e9, 0.0], "scale": [100.0, 1.0], "intercept": False}
+    at = 1_700_000_000 + np.arange(50)
+    text = "a,b,ill\n" + "".join(f"{seconds},1,no\n" for seconds in at)
+    rows = load_rows(csv(tmp_path, text), federation(features))
+    assert rows.features.dtype == np.float32
+    np.testing.assert_allclose(rows.features[:, 0], np.arange(50) / 100, rtol=1e-6)
+    assert_same(load_rows(csv(tmp_path, text), federation(features), tmp_path / "cache"), rows)
+
+
 def test_random_features_are_those_of_the_federation(tmp_path: Path) -> None:
     agreed = federation({"map": "rff", "dimension": 7, "gamma": 0.1, "seed": 3})
     rows = load_rows(csv(tmp_path), agreed)

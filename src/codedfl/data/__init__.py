@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codedfl.data._cells import precision_for
 from codedfl.data._dataset import Dataset, TargetEncoding, Task, TaskChoice, fit_targets, one_hot, require_targets
 from codedfl.data._features import FeatureMap, MapKind, Scaling, fit_feature_map
 from codedfl.data._federation import DeviceSummary, Federation, build_federation
@@ -56,6 +57,7 @@ __all__ = [
     "partition_dirichlet",
     "partition_iid",
     "partition_shards",
+    "precision_for",
     "read_frame",
     "read_npz_tables",
     "read_numeric_table",

@@ -266,6 +266,18 @@ def needs_double(values: npt.NDArray[Any]) -> bool:
     return bool(np.any((np.ptp(values, axis=0) > 0) & (rounding > LARGEST_ROUNDING * values.std(axis=0))))
 
 
+def precision_for(mean: npt.ArrayLike, scale: npt.ArrayLike) -> np.dtype[Any]:
+    """Return the floating type in which columns with these means can be brought to mean 0 and scale 1.
+
+    Example:
+        >>> precision_for([1.7e9, 50.0], [100.0, 10.0]), precision_for([50.0], [10.0]), precision_for([], [])
+        (dtype('float64'), dtype('float32'), dtype('float32'))
+    """
+    rounding = np.spacing(np.abs(np.asarray(mean, dtype=np.float32))).astype(np.float64) / 2
+    coarse = rounding > LARGEST_ROUNDING * np.asarray(scale, dtype=np.float64)
+    return np.dtype(np.float64 if coarse.any() else np.float32)
+
+
 def beyond_float32(name: str, values: FloatArray) -> str:
     """Return a sentence about numbers that single precision cannot hold; empty if it holds all of them."""
     with np.errstate(over="ignore"):

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from codedfl._messages import did_you_mean, shown_json
 from codedfl.config import Count, CountOrZero, NonNegative, Positive, Section, Text, Variance, parse_config
-from codedfl.data import FeatureMap, fit_feature_map
+from codedfl.data import FeatureMap, fit_feature_map, precision_for
 from codedfl.errors import InputError
 from codedfl.federation._config_types import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
 from codedfl.federation._private_rules import PRIVATE_SCHEMES, SUPPORTED_SCHEMES, require_maskable, require_private
@@ -327,10 +327,11 @@ class FederationConfig(Section):
             intercept=features.intercept,
             rng=Streams(features.seed).at("features"),
         )
+        precision = precision_for(features.mean, features.scale)
         return replace(
             drawn,
-            input_mean=np.array(features.mean, np.float32) if features.mean else None,
-            input_scale=np.array(features.scale, np.float32) if features.scale else None,
+            input_mean=np.array(features.mean, precision) if features.mean else None,
+            input_scale=np.array(features.scale, precision) if features.scale else None,
             output_scale=np.array([features.output_scale], np.float32),
         )
 
