@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from codedfl.experiment._course import course_of
+from codedfl.results import course_of
 from codedfl.training import Evaluation
 from codedfl.typing import FloatArray
 

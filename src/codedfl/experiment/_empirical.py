@@ -19,11 +19,11 @@ from codedfl.experiment._empirical_evidence import Evidence
 from codedfl.experiment._empirical_views import add_updates, add_uploads
 from codedfl.experiment._jobs import rounds_of
 from codedfl.experiment._pace import Pace
-from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
 from codedfl.files import plain, write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Covers, EmpiricalBound, audit_scores, model_scores
 from codedfl.progress import Progress
+from codedfl.results import guarantee_of_run, releases_of
 from codedfl.schemes import make_scheme
 from codedfl.training import (
     LearningRate,

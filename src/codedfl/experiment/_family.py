@@ -11,7 +11,6 @@ import numpy as np
 from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._jobs import Job, rounds_of, run_identity
 from codedfl.experiment._pace import Pace
 from codedfl.experiment._per_run import PerRunCallback
@@ -21,6 +20,7 @@ from codedfl.experiment._shared_uploads import SharedUploads
 from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.progress import Progress
+from codedfl.results import Comparison
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
 from codedfl.training import (

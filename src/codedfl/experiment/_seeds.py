@@ -1,143 +1,21 @@
-"""The same comparison under several seeds: one run folder for each, and what they have in common."""
+"""The same comparison under several seeds, with one run folder for each."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from codedfl._progress_display import showing
-from codedfl._version import __version__
 from codedfl.config import Config
 from codedfl.errors import InputError
-from codedfl.experiment._evidence import Evidence, evidence_of
-from codedfl.experiment._noise import half_width
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.experiment._runner import run
-from codedfl.experiment._summary import SHARES, summarise
-from codedfl.experiment._verdict import Verdict, verdict
-from codedfl.files import write_atomically
 from codedfl.progress import Progress
+from codedfl.results import SeedRuns, evidence_of, summarise
 from codedfl.streams import MAX_SEED
 from codedfl.training import Callback
 
-if TYPE_CHECKING:
-    from codedfl.plotting import Clock
-
 MOST_SEEDS = 1000
-
-
-@dataclass(frozen=True, eq=False)
-class SeedRuns:
-    """A comparison under several seeds.
-
-    Args:
-        config: the configuration, with the first of the seeds.
-        evidence: what a verdict needs of each run.
-        summaries: the summary of each run.
-        planned: number of seeds that were asked for.
-    """
-
-    config: Config
-    evidence: tuple[Evidence, ...]
-    summaries: tuple[dict[str, Any], ...]
-    planned: int
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the user stopped the runs early."""
-        return len(self.evidence) < self.planned or any(each.interrupted for each in self.evidence)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict over all seeds."""
-        return verdict(self.evidence)
-
-    def summary(self) -> dict[str, Any]:
-        """Return means with intervals, the verdict, and the summary of every run, as JSON can hold them."""
-        first = self.summaries[0]
-        metric = first["metric"]
-        columns = (
-            metric,
-            *(f"time_to_{share}_s" for share in SHARES),
-            "simulated_time_s",
-            "everything_charged_s",
-            "bytes_up",
-        )
-        return {
-            "version": __version__,
-            "seeds": [summary["seed"] for summary in self.summaries],
-            **{name: first[name] for name in ("dataset", "task", "metric", "epsilon", "delta")},
-            "centralised": {metric: over_seeds([(each["centralised"] or {}).get(metric) for each in self.summaries])},
-            "schemes": [
-                {
-                    "scheme": scheme["scheme"],
-                    "title": scheme["title"],
-                    "status": [each["status"] for each in self._of(scheme["scheme"])],
-                    "covers": scheme["privacy"]["covers"],
-                    **{name: over_seeds([each[name] for each in self._of(scheme["scheme"])]) for name in columns},
-                }
-                for scheme in first["schemes"]
-            ],
-            "verdict": list(self.verdict.sentences),
-            "runs": list(self.summaries),
-        }
-
-    def _of(self, name: str) -> list[dict[str, Any]]:
-        return [scheme for summary in self.summaries for scheme in summary["schemes"] if scheme["scheme"] == name]
-
-    def write(self, path: Path | str) -> None:
-        """Write ``summary.json`` and the pictures of all seeds to the folder that holds the runs."""
-        path = Path(path)
-        write_atomically(path / "summary.json", json.dumps(self.summary(), indent=2))
-        if self.evidence[0].schemes:
-            write_atomically(path / "curves.png", self._picture("training"))
-            write_atomically(path / "curves-charged.png", self._picture("everything"))
-
-    def _picture(self, clock: Clock) -> bytes:
-        from codedfl.plotting import SeedCurves, draw_seed_curves  # matplotlib is slow to import and needed only here
-
-        seeds = [each.seed for each in self.evidence]
-        curves = [
-            SeedCurves(
-                scheme.name,
-                scheme.title,
-                [s.curve for each in self.evidence for s in each.schemes if s.name == scheme.name],
-            )
-            for scheme in self.evidence[0].schemes
-        ]
-        known = [each.centralised for each in self.evidence if each.centralised is not None]
-        return draw_seed_curves(
-            curves,
-            title=f"{self.config.data.dataset}: mean and range over {len(seeds)} seeds ({seeds[0]} to {seeds[-1]})",
-            metric="accuracy" if self.evidence[0].task == "classification" else "r2",
-            centralised=float(np.mean(known)) if known else None,
-            clock=clock,
-        )
-
-
-def over_seeds(values: Sequence[float | None]) -> dict[str, Any]:
-    """Return the mean of one number per seed with its 95% t-interval; no mean if a seed lacks the number.
-
-    Example:
-        >>> over_seeds([1.0, 2.0, 3.0])["mean"], over_seeds([1.0, None])["mean"]
-        (2.0, None)
-    """
-    known = np.array([value for value in values if value is not None and math.isfinite(value)])
-    complete = len(known) == len(values) > 0
-    mean, half = (float(known.mean()), half_width(known)) if complete else (None, math.inf)
-    sure = mean is not None and math.isfinite(half)
-    return {
-        "mean": mean,
-        "low": mean - half if sure and mean is not None else None,
-        "high": mean + half if sure and mean is not None else None,
-        "values": list(values),
-    }
 
 
 def seed_configs(config: Config, seeds: int) -> list[Config]:

@@ -10,12 +10,12 @@ import numpy as np
 from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import build_experiment
-from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._runner import run
 from codedfl.experiment._theory_points import READINGS, Point, TheoryOfRun
 from codedfl.files import plain
 from codedfl.fleet import Arrivals, inverse_batch_of
 from codedfl.progress import Progress
+from codedfl.results import Comparison
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
 from codedfl.theory import (

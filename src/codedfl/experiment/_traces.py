@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from codedfl.errors import InputError
-from codedfl.experiment._comparison import Comparison
 from codedfl.fleet import TraceArrivals, write_trace
 from codedfl.identity import identity
+from codedfl.results import Comparison
 
 
 def record_trace(comparison: Comparison, path: str | Path) -> None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from codedfl.report._format import number, share
 from codedfl.report._html import Html, folded, joined, markup, section
 from codedfl.report._record import Record
+from codedfl.results import number, share
 
 
 def attendance_section(record: Record, prefix: str = "") -> Html:

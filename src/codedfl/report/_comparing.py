@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codedfl.report._configuration import differing, value_of
-from codedfl.report._format import NOTHING, score
 from codedfl.report._html import Column, Html, folded, joined, listed, markup, section, table
 from codedfl.report._overview import badge
 from codedfl.report._record import Record
 from codedfl.report._simulation import label
+from codedfl.results import NOTHING, score
 
 MOST_COLUMNS = 4
 """Runs up to which each has a column of its own."""

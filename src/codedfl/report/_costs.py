@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from codedfl.report._bars import stacked_bars
-from codedfl.report._format import number, seconds, size
 from codedfl.report._html import Column, Html, folded, joined, markup, section, table
 from codedfl.report._record import Record
+from codedfl.results import number, seconds, size
 
 SECONDS = (
     ("encode", "devices encode"),

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from codedfl.report._bars import stacked_bars
-from codedfl.report._format import number, share
 from codedfl.report._html import Column, Html, folded, joined, markup, section, table
 from codedfl.report._record import Record
+from codedfl.results import number, share
 
 COLUMNS: tuple[tuple[str, str], ...] = (
     ("samples", "samples"),

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from codedfl.report._files import read_json
-from codedfl.report._format import NOTHING, is_number, score, seconds
 from codedfl.report._html import Column, Html, listed, markup, section, table
 from codedfl.report._simulation import label
+from codedfl.results import NOTHING, is_number, score, seconds
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from codedfl.report._format import NOTHING, bound, is_number, number, score, seconds, size
 from codedfl.report._html import Column, Html, joined, listed, markup, section, table
 from codedfl.report._record import STATES, Curve, Record
 from codedfl.report._simulation import label
+from codedfl.results import NOTHING, bound, is_number, number, score, seconds, size
 
 SHARE = 95
 """Percentage of the centralised score for which times are shown."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from codedfl.privacy import LITTLE_PRIVACY
-from codedfl.report._format import bound, is_number, number
 from codedfl.report._html import Column, Html, folded, listed, markup, section, table
 from codedfl.report._record import Record
+from codedfl.results import bound, is_number, number
 
 COVERS = {
     "everything": "everything that devices send",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from codedfl.experiment import best_schemes
 from codedfl.privacy import keeps
+from codedfl.results import best_schemes
 
 State = Literal["completed", "interrupted", "going", "waiting", "silent"]
 
