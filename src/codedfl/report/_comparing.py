@@ -1,15 +1,16 @@
-"""Several runs on one page: what differs, and their results side by side."""
+"""Several runs on one page: what differs, their results side by side, and all configurations."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
-from codedfl.report._configuration import differing, value_of
-from codedfl.report._html import Column, Html, folded, joined, listed, markup, section, table
-from codedfl.report._overview import badge
+from codedfl.report._html import Heading, Html, folded, joined, listed, markup, section, table
 from codedfl.report._record import Record
+from codedfl.report._results import badge
 from codedfl.report._simulation import label
-from codedfl.results import NOTHING, score
+from codedfl.results import NOTHING, SCORE, score
 
 MOST_COLUMNS = 4
 """Runs up to which each has a column of its own."""
@@ -55,16 +56,16 @@ def side_by_side_section(records: Sequence[Record]) -> Html:
 
 def _in_columns(records: Sequence[Record]) -> Html:
     keys, titles = [key for key in differing(records) if key != "schemes"], _titles(records)
-    columns = [Column(record.name) for record in records]
+    columns = [Heading(record.name) for record in records]
     different = [[key, *(markup("<mark>{}</mark>", value_of(record, key)) for record in records)] for key in keys]
     scores = [[title, *(_cell(record, name) for record in records)] for name, title in titles.items()]
     metric = records[0].metric
     scores.append(["centralised", *(score(record.reference, metric) for record in records)])
     return joined(
         [
-            table([Column("scheme", number=False), *columns], scores, _caption(records), "cards results"),
+            table([Heading("scheme", number=False), *columns], scores, _caption(records), "cards results"),
             table(
-                [Column("key", number=False), *columns], different, "What differs in the configuration", "cards config"
+                [Heading("key", number=False), *columns], different, "What differs in the configuration", "cards config"
             )
             if 0 < len(different) <= MOST_DIFFERENCES
             else Html(),
@@ -76,10 +77,10 @@ def _in_rows(records: Sequence[Record]) -> Html:
     keys, titles = [key for key in differing(records) if key != "schemes"], _titles(records)
     keys = keys if len(keys) <= MOST_KEYS else []
     columns = [
-        Column("run", number=False),
-        *(Column(key, number=False) for key in keys),
-        *(Column(title) for title in titles.values()),
-        Column("centralised"),
+        Heading("run", number=False),
+        *(Heading(key, number=False) for key in keys),
+        *(Heading(title) for title in titles.values()),
+        Heading("centralised"),
     ]
     rows = [
         [
@@ -104,7 +105,62 @@ def _titles(records: Sequence[Record]) -> dict[str, str]:
 
 
 def _cell(record: Record, scheme: str) -> object:
-    scores = {str(each["scheme"]): each.get(record.metric) for each in record.schemes}
-    shown = score(scores.get(scheme), record.metric)
-    best = len(scores) > 1 and scheme in record.best_schemes()
+    column, rows = SCORE.by_metric(record.metric), {str(row["scheme"]): row for row in record.results.rows}
+    shown = record.results.words(column, rows.get(scheme, {}))
+    best = len(rows) > 1 and scheme in record.best_schemes()
     return markup('<strong class="best">{}</strong>', shown) if best else shown
+
+
+LONGEST_VALUE = 300
+"""Characters of a value that are shown."""
+
+
+def differing(records: Sequence[Record]) -> list[str]:
+    """Return the keys of the configuration that are not the same in all runs."""
+    keys = dict.fromkeys(key for record in records for key in record.config)
+    return [key for key in keys if len({value_of(record, key) for record in records}) > 1]
+
+
+def value_of(record: Record, key: str) -> str:
+    """Return a value of the configuration as TOML would write it."""
+    if key not in record.config:
+        return "–"  # noqa: RUF001 (an en dash, as tables have it)
+    value: Any = record.config[key]
+    shown = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    return shown if len(shown) <= LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 1]}…"
+
+
+def configuration_section(records: Sequence[Record]) -> Html:
+    """Return the whole configuration of every run side by side, folded, with differences marked, and the environment."""
+    keys = dict.fromkeys(key for record in records for key in record.config)
+    different = set(differing(records))
+    columns = [Heading("key", number=False), *(Heading(record.name, number=False) for record in records)]
+    rows = [
+        [_key(key, key in different), *(markup("<code>{}</code>", value_of(r, key)) for r in records)] for key in keys
+    ]
+    marked = "; what differs is marked" if different else ""
+    content = table(columns, rows, f"Configuration{marked}", "cards config")
+    return section(
+        "configuration",
+        "Configuration and environment",
+        folded(
+            "config-table",
+            f"Configuration ({len(keys)} keys{', ' + str(len(different)) + ' differ' if different else ''})",
+            content,
+        )
+        if keys
+        else Html(),
+        _environment(records),
+    )
+
+
+def _environment(records: Sequence[Record]) -> Html:
+    names = dict.fromkeys(name for record in records for name in record.environment)
+    columns = [Heading("", number=False), *(Heading(record.name, number=False) for record in records)]
+    rows: list[list[object]] = [["folder", *(str(record.path) for record in records)]]
+    rows += [[name, *(str(record.environment.get(name, "")) for record in records)] for name in names]
+    return folded("environment", "Environment", table(columns, rows, "Where the runs were made", "cards config"))
+
+
+def _key(key: str, different: bool) -> Html:
+    return markup("<mark>{}</mark>" if different else "{}", key)

@@ -45,11 +45,11 @@ def listed(sentences: Iterable[object], kind: str = "") -> Html:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table.
+class Heading:
+    """The heading of a column.
 
     Args:
-        name: its heading.
+        name: its words.
         number: whether its cells are numbers, which line up on the right.
         hint: what it means, in words.
     """
@@ -59,7 +59,7 @@ class Column:
     hint: str = ""
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], caption: str, kind: str = "") -> Html:
+def table(columns: Sequence[Heading], rows: Iterable[Sequence[object]], caption: str, kind: str = "") -> Html:
     """Return a table whose rows become cards on a narrow screen; the first cell of a row is its heading.
 
     Args:
@@ -83,7 +83,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], caption: 
     )
 
 
-def _cells(columns: Sequence[Column], row: Sequence[object]) -> Html:
+def _cells(columns: Sequence[Heading], row: Sequence[object]) -> Html:
     first, *rest = row
     cells = [markup('<th scope="row">{}</th>', first)]
     for column, cell in zip(columns[1:], rest, strict=True):

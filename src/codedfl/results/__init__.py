@@ -12,10 +12,16 @@ Example:
 
 from codedfl.results._columns import (
     CENTRALISED,
+    EPSILON,
+    SCHEME,
+    SCORE,
     SHARES,
+    TO_95,
+    TO_95_CHARGED,
     VIEWS,
     Column,
     ResultTable,
+    Row,
     best_schemes,
     columns_of,
     keeping,
@@ -43,8 +49,13 @@ from codedfl.results._verdict import Verdict, course_of, verdict
 
 __all__ = [
     "CENTRALISED",
+    "EPSILON",
     "NOTHING",
+    "SCHEME",
+    "SCORE",
     "SHARES",
+    "TO_95",
+    "TO_95_CHARGED",
     "VIEWS",
     "Axes",
     "Column",
@@ -52,6 +63,7 @@ __all__ = [
     "Difference",
     "Evidence",
     "ResultTable",
+    "Row",
     "SchemeEvidence",
     "SeedRuns",
     "SweepResults",

@@ -296,6 +296,7 @@ class ResultTable:
         """
         if column.best is None:
             return frozenset()
+        column = column.by_metric(self.metric)
         sign = 1 if column.best == "highest" else -1
         usable = SCORE.by_metric(self.metric)
         values = {
