@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from codedfl.report._html import Heading, Html, folded, joined, listed, markup, section, table
+from codedfl.report._html import Heading, Html, breakable, folded, joined, listed, markup, section, table, text
 from codedfl.report._record import Record
 from codedfl.report._results import badge
 from codedfl.report._simulation import label
@@ -17,6 +17,9 @@ MOST_COLUMNS = 4
 
 MOST_DIFFERENCES = 20
 """Keys that are listed next to the results; the configuration at the end has all of them."""
+
+MOST_BESIDE = 9
+"""Keys and schemes that have room beside each other; with more, keys are listed below the name of a run."""
 
 MOST_KEYS = 6
 """Keys of the configuration in a row of results."""
@@ -76,22 +79,30 @@ def _in_columns(records: Sequence[Record]) -> Html:
 def _in_rows(records: Sequence[Record]) -> Html:
     keys, titles = [key for key in differing(records) if key != "schemes"], _titles(records)
     keys = keys if len(keys) <= MOST_KEYS else []
+    beside = keys if len(keys) + len(titles) <= MOST_BESIDE else []
     columns = [
         Heading("run", number=False),
-        *(Heading(key, number=False) for key in keys),
+        *(Heading(key, number=False) for key in beside),
         *(Heading(title) for title in titles.values()),
         Heading("centralised"),
     ]
     rows = [
         [
-            markup("{} {}", record.name, badge(record)),
-            *(markup("<mark>{}</mark>", value_of(record, key)) for key in keys),
+            markup("{} {}{}", record.name, badge(record), Html() if beside else _listed_values(record, keys)),
+            *(markup("<mark>{}</mark>", value_of(record, key)) for key in beside),
             *(_cell(record, name) for name in titles),
             score(record.reference, record.metric),
         ]
         for record in records
     ]
     return table(columns, rows, _caption(records), "cards results")
+
+
+def _listed_values(record: Record, keys: Sequence[str]) -> Html:
+    """Return what a run has for some keys, one below the other."""
+    return joined(
+        markup('<span class="setting">{} <mark>{}</mark></span>', breakable(key), value_of(record, key)) for key in keys
+    )
 
 
 def _caption(records: Sequence[Record]) -> str:
@@ -131,22 +142,21 @@ def value_of(record: Record, key: str) -> str:
 
 
 def configuration_section(records: Sequence[Record]) -> Html:
-    """Return the whole configuration of every run side by side, folded, with differences marked, and the environment."""
+    """Return the configuration of every run, folded, with differences marked, and the environment."""
     keys = dict.fromkeys(key for record in records for key in record.config)
     different = set(differing(records))
-    columns = [Heading("key", number=False), *(Heading(record.name, number=False) for record in records)]
     rows = [
-        [_key(key, key in different), *(markup("<code>{}</code>", value_of(r, key)) for r in records)] for key in keys
+        (_key(key, key in different), [markup("<code>{}</code>", value_of(record, key)) for record in records])
+        for key in keys
     ]
     marked = "; what differs is marked" if different else ""
-    content = table(columns, rows, f"Configuration{marked}", "cards config")
     return section(
         "configuration",
         "Configuration and environment",
         folded(
             "config-table",
             f"Configuration ({len(keys)} keys{', ' + str(len(different)) + ' differ' if different else ''})",
-            content,
+            _values("key", rows, records, f"Configuration{marked}"),
         )
         if keys
         else Html(),
@@ -156,10 +166,20 @@ def configuration_section(records: Sequence[Record]) -> Html:
 
 def _environment(records: Sequence[Record]) -> Html:
     names = dict.fromkeys(name for record in records for name in record.environment)
-    columns = [Heading("", number=False), *(Heading(record.name, number=False) for record in records)]
-    rows: list[list[object]] = [["folder", *(str(record.path) for record in records)]]
-    rows += [[name, *(str(record.environment.get(name, "")) for record in records)] for name in names]
-    return folded("environment", "Environment", table(columns, rows, "Where the runs were made", "cards config"))
+    rows: list[tuple[object, list[Html]]] = [("folder", [text(record.path) for record in records])]
+    rows += [(name, [text(record.environment.get(name, "")) for record in records]) for name in names]
+    return folded("environment", "Environment", _values("", rows, records, "Where the runs were made"))
+
+
+def _values(head: str, rows: Sequence[tuple[object, list[Html]]], records: Sequence[Record], caption: str) -> Html:
+    """Return one row per key: few runs have a column each, of many there is one with the values that occur."""
+    if len(records) <= MOST_COLUMNS:
+        columns = [Heading(record.name, number=False) for record in records]
+        cells: list[list[object]] = [[name, *values] for name, values in rows]
+    else:
+        columns = [Heading(f"values in {len(records)} runs", number=False)]
+        cells = [[name, joined(dict.fromkeys(values), ", ")] for name, values in rows]
+    return table([Heading(head, number=False), *columns], cells, caption, "cards config")
 
 
 def _key(key: str, different: bool) -> Html:

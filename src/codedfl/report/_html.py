@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,10 @@ class Heading:
     hint: str = ""
 
 
+MOST_ROOMY = 8
+"""Columns of a table up to which there is room for wide margins."""
+
+
 def table(columns: Sequence[Heading], rows: Iterable[Sequence[object]], caption: str, kind: str = "") -> Html:
     """Return a table whose rows become cards on a narrow screen; the first cell of a row is its heading.
 
@@ -69,9 +74,10 @@ def table(columns: Sequence[Heading], rows: Iterable[Sequence[object]], caption:
         kind: further classes.
     """
     head = joined(
-        markup('<th scope="col" class="{}" title="{}">{}</th>', "number" if c.number else "", c.hint, c.name)
+        markup('<th scope="col" class="{}" title="{}">{}</th>', "number" if c.number else "", c.hint, breakable(c.name))
         for c in columns
     )
+    kind += " dense" * (len(columns) > MOST_ROOMY)
     body = joined(markup("<tr>{}</tr>", _cells(columns, row)) for row in rows)
     return markup(
         '<div class="scrolls" tabindex="0" role="region" aria-label="{caption}"><table class="{kind}">'
@@ -81,6 +87,11 @@ def table(columns: Sequence[Heading], rows: Iterable[Sequence[object]], caption:
         head=head,
         body=body,
     )
+
+
+def breakable(name: str) -> Html:
+    """Return a heading that may be broken after the dots and underscores of a key."""
+    return Html(re.sub(r"([._])(?=\w)", r"\1<wbr>", text(name)))
 
 
 def _cells(columns: Sequence[Heading], row: Sequence[object]) -> Html:
