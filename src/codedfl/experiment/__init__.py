@@ -9,12 +9,12 @@ Example:
 """
 
 from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
+from codedfl.experiment._arguments import PerRunCallback
 from codedfl.experiment._audit import Audit, run_audit, write_audit
 from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._empirical import EmpiricalAudit, SchemeAudit, run_empirical_audit, write_empirical_audit
 from codedfl.experiment._grid import Point, grid_points, parse_axes, short_names
 from codedfl.experiment._jobs import rounds_of
-from codedfl.experiment._per_run import PerRunCallback
 from codedfl.experiment._run_folder import RunFolder, curves_csv
 from codedfl.experiment._runner import run, sweep, tune
 from codedfl.experiment._seeds import (

@@ -10,13 +10,12 @@ import numpy as np
 
 from codedfl.config import Config
 from codedfl.errors import InputError
+from codedfl.experiment._arguments import PerRunCallback
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._jobs import Job, rounds_of, run_identity
+from codedfl.experiment._jobs import Job, SharedUploads, rounds_of, run_identity
 from codedfl.experiment._pace import Pace
-from codedfl.experiment._per_run import PerRunCallback
 from codedfl.experiment._run_details import start_details
 from codedfl.experiment._run_folder import RunFolder
-from codedfl.experiment._shared_uploads import SharedUploads
 from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.progress import Progress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from codedfl.config import Config
 from codedfl.experiment._build import Experiment
@@ -94,3 +95,20 @@ def run_identity(scheme: Scheme, experiment: Experiment) -> str:
             None if own_step else rate if rate.scale == "grid" else (rate.scale, rate.decay_rounds),
         )
     )
+
+
+class SharedUploads:
+    """A cache of what servers hold, so that schemes with the same upload share it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def prepare(self, scheme: Scheme, setting: Setting, plan: DevicePlan) -> PreparedScheme:
+        """Prepare a scheme; reuse an upload that stands for all rows under the same code."""
+        if scheme.upload is None or not plan.coded_for_all:
+            return scheme.prepare(setting, plan=plan)
+        code = scheme.depends_on(setting).code
+        key = identity((scheme.upload, setting.federation, setting.streams, code, setting.privacy))
+        if key not in self._known:
+            self._known[key] = scheme.held_in(setting, plan)
+        return scheme.prepared(setting, plan, self._known[key], scheme.upload_cost(setting, plan))

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from codedfl._progress_display import showing
 from codedfl.config import Config
+from codedfl.experiment._arguments import Callbacks, Settings, as_callbacks, as_config
 from codedfl.experiment._build import Experiment, family_key
 from codedfl.experiment._family import Family
-from codedfl.experiment._given import Callbacks, Settings, as_callbacks, as_config
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.plugins import blaming_plugins
 from codedfl.progress import Progress

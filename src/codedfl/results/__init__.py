@@ -45,7 +45,7 @@ from codedfl.results._rows import summarise_result, table_of, time_to_share
 from codedfl.results._seeds import SeedRuns, over_seeds, table_over_seeds
 from codedfl.results._summary import summarise
 from codedfl.results._sweeps import Axes, SweepResults
-from codedfl.results._verdict import Verdict, course_of, verdict
+from codedfl.results._verdict import Verdict, trend_of, verdict
 
 __all__ = [
     "CENTRALISED",
@@ -71,7 +71,6 @@ __all__ = [
     "best_schemes",
     "bound",
     "columns_of",
-    "course_of",
     "curves_png",
     "difference_over_rows",
     "difference_over_seeds",
@@ -96,6 +95,7 @@ __all__ = [
     "table_of",
     "table_over_seeds",
     "time_to_share",
+    "trend_of",
     "upload_privacy",
     "verdict",
 ]

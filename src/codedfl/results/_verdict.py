@@ -55,7 +55,7 @@ class Verdict:
         coding: whether coded schemes reach the goal sooner than others, everything charged; None if that was not compared.
         fedavg_suffices: whether nothing is better or sooner than FedAvg by more than noise; None without FedAvg, others or a
             goal.
-        fell: schemes that peaked and fell clearly, under most seeds, with the course of one run.
+        fell: schemes that peaked and fell clearly, under most seeds, with the trend of one run.
         rising: schemes that still improved clearly in the last quarter, under most seeds.
         heavy: schemes whose upload is larger than the data, with its bytes.
     """
@@ -73,7 +73,7 @@ class Verdict:
     everything: Race | None
     coding: Coding | None
     fedavg_suffices: bool | None
-    fell: Mapping[str, Course]
+    fell: Mapping[str, Trend]
     rising: tuple[str, ...]
     heavy: Mapping[str, float]
 
@@ -121,8 +121,8 @@ def verdict(comparisons: Comparison | Evidence | Sequence[Comparison | Evidence]
     training = race(evidence, names, goal, "training") if goal else None
     everything = race(evidence, names, goal, "everything") if goal else None
     test_rows = evidence[0].test_rows if evidence[0].task == "classification" else None
-    courses = {
-        s.name: [course_of(each.curve, test_rows) for each in schemes_of(evidence, s.name)] for s in evidence[0].schemes
+    trends = {
+        s.name: [trend_of(each.curve, test_rows) for each in schemes_of(evidence, s.name)] for s in evidence[0].schemes
     }
     return Verdict(
         evidence=evidence,
@@ -140,8 +140,8 @@ def verdict(comparisons: Comparison | Evidence | Sequence[Comparison | Evidence]
         fedavg_suffices=YARDSTICK in likely and YARDSTICK in everything.first
         if everything and YARDSTICK in names and len(names) > 1
         else None,
-        fell={n: next(c for c in each if c and c.fell) for n, each in courses.items() if _mostly(each, "fell")},
-        rising=tuple(name for name, each in courses.items() if name in names and _mostly(each, "rising")),
+        fell={n: next(c for c in each if c and c.fell) for n, each in trends.items() if _mostly(each, "fell")},
+        rising=tuple(name for name, each in trends.items() if name in names and _mostly(each, "rising")),
         heavy={
             scheme.name: scheme.upload_bytes
             for scheme in evidence[0].schemes
@@ -178,8 +178,8 @@ def _coding(evidence: Sequence[Evidence], names: Sequence[str], everything: Race
     return "makes little difference"
 
 
-def _mostly(courses: Sequence[Course | None], what: str) -> bool:
-    return sum(bool(getattr(course, what, False)) for course in courses) > len(courses) / 2
+def _mostly(trends: Sequence[Trend | None], what: str) -> bool:
+    return sum(bool(getattr(trend, what, False)) for trend in trends) > len(trends) / 2
 
 
 def _require_alike(evidence: Sequence[Evidence]) -> None:
@@ -332,7 +332,7 @@ LEAST_ROWS = 9
 
 
 @dataclass(frozen=True)
-class Course:
+class Trend:
     """How a run went.
 
     Args:
@@ -350,7 +350,7 @@ class Course:
     rising: bool
 
 
-def course_of(curve: Sequence[Evaluation], test_rows: int | None = None) -> Course | None:
+def trend_of(curve: Sequence[Evaluation], test_rows: int | None = None) -> Trend | None:
     r"""Compare the last tenth of a learning curve with its best tenth, and with the tenth before the last quarter.
 
     Means over a tenth of the evaluations, and at least four, smooth the jitter from round to round. Its variance is half the
@@ -366,12 +366,12 @@ def course_of(curve: Sequence[Evaluation], test_rows: int | None = None) -> Cour
         test_rows: number of test rows behind an accuracy; None for R2.
 
     Returns:
-        The course; None if there are fewer than twenty evaluations with a score.
+        The trend; None if there are fewer than twenty evaluations with a score.
 
     Example:
         >>> def point(k, score):
         ...     return Evaluation(k, float(k), float(k), 0.0, 0.0, score, score, 0.0, 0.0, 0.0, 0.0)
-        >>> found = course_of([point(k, 0.9 - 0.001 * abs(k - 20)) for k in range(60)])
+        >>> found = trend_of([point(k, 0.9 - 0.001 * abs(k - 20)) for k in range(60)])
         >>> found.fell, found.peak_s, found.rising
         (True, 20.0, False)
     """
@@ -386,7 +386,7 @@ def course_of(curve: Sequence[Evaluation], test_rows: int | None = None) -> Cour
     clear = max(jitter, LEAST_ROWS / test_rows) if test_rows else jitter
     best, end = int(means.argmax()), float(means[-1])
     fall, rise = float(means[best]) - end, end - float(means[3 * len(scores) // 4 - width])
-    return Course(
+    return Trend(
         peak=float(means[best]),
         peak_s=points[best + width // 2].simulated_time_s,
         end=end,

@@ -140,12 +140,12 @@ class _Words:
                 f" ({_bytes(self.first.data_bytes)})."
             )
         if verdict.fell and verdict.useful:
-            name, course = max(verdict.fell.items(), key=lambda item: item[1].peak - item[1].end)
+            name, trend = max(verdict.fell.items(), key=lambda item: item[1].peak - item[1].end)
             others = [other for other in verdict.fell if other != name]
             also = f", and so did {self.listed(others)}" if others else ""
             yield (
-                f"{self.titles[name]} peaked at {self.score(course.peak)} after {course.peak_s:,.0f} s and then fell to"
-                f" {self.score(course.end)}, the mean of its last tenth{also}: more time would not help (peaks are read off the"
+                f"{self.titles[name]} peaked at {self.score(trend.peak)} after {trend.peak_s:,.0f} s and then fell to"
+                f" {self.score(trend.end)}, the mean of its last tenth{also}: more time would not help (peaks are read off the"
                 " test rows, so they are no tuned stopping times)."
             )
         if verdict.rising:

@@ -1,4 +1,4 @@
-"""What a run is given: a configuration in one of several forms, and callbacks."""
+"""What a run takes: a configuration in one of several forms, and callbacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from codedfl._messages import shown
 from codedfl.config import Config, load_config
 from codedfl.errors import InputError
-from codedfl.training import Callback
+from codedfl.experiment._build import Experiment
+from codedfl.training import Callback, Scheme
 
 Settings = Config | Mapping[str, Any] | str | Path
 """A configuration, what differs from the defaults (see `load_config`), or the path of a TOML file."""
@@ -59,3 +60,28 @@ def as_callbacks(given: Callbacks) -> tuple[Callback, ...]:
                 f"callbacks = {shown(each)} is no codedfl.training.Callback: give one, or a tuple of them."
             )
     return everything
+
+
+class PerRunCallback(Callback):
+    """Makes a callback of its own for every run of a comparison or a sweep.
+
+    Runs may advance in lock-step, and a callback is not told whose round it was. Short runs that choose a step size get none.
+
+    Example:
+        >>> from codedfl.experiment import run
+        >>> class Names(PerRunCallback):
+        ...     def for_run(self, experiment, scheme):
+        ...         print(experiment.config.data.dataset, scheme.title)
+        ...         return Callback()
+        >>> comparison = run({"schemes": ["fedavg"], "training.rounds": 2}, callbacks=(Names(),))
+        digits FedAvg
+    """
+
+    def for_run(self, experiment: Experiment, scheme: Scheme) -> Callback:
+        """Return the callback of one run.
+
+        Args:
+            experiment: configuration, data, fleet and code.
+            scheme: the scheme that is about to be trained.
+        """
+        raise NotImplementedError

@@ -9,7 +9,7 @@ import pytest
 
 from codedfl.config import to_toml
 from codedfl.experiment import run, sweep, tune
-from codedfl.experiment._given import as_callbacks, as_config
+from codedfl.experiment._arguments import as_callbacks, as_config
 from codedfl.training import Callback, Evaluation
 from tests.support import refusal_of, small_config
 
