@@ -197,7 +197,7 @@ def test_a_run_is_seen_to_finish(browser: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [(1280, 900), PHONE])
 def test_a_sweep_keeps_to_its_width(browser: Any, finished: Path, tmp_path: Path, size: tuple[int, int]) -> None:
     page = tmp_path / "sweep.html"
-    page.write_text(render_page(sweep_of(*read_runs([finished]))), encoding="utf-8")
+    page.write_text(render_page(sweep_of(read_runs([finished])[0])), encoding="utf-8")
     with visiting(browser, page.as_uri(), size) as visit:
         visit.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
         assert visit.evaluate("document.documentElement.scrollWidth") <= size[0], "it scrolls sideways"

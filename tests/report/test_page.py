@@ -163,7 +163,7 @@ def sweep_of(record: Record, runs: int = 12) -> list[Record]:
 
 
 def test_a_sweep_with_many_schemes_lists_its_keys_below_the_names_of_runs(finished: Path) -> None:
-    records = sweep_of(*read_runs([finished]))
+    records = sweep_of(read_runs([finished])[0])
     page = str(side_by_side_section(records))
     assert page.count('<span class="setting">') == len(records) * 5
     assert page.count('<th scope="col"') == 14  # run, twelve schemes, centralised
@@ -174,7 +174,7 @@ def test_a_sweep_with_many_schemes_lists_its_keys_below_the_names_of_runs(finish
 
 
 def test_the_configuration_of_many_runs_lists_the_values_that_occur(finished: Path) -> None:
-    page = str(configuration_section(sweep_of(*read_runs([finished]))))
+    page = str(configuration_section(sweep_of(read_runs([finished])[0])))
     columns = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", page)
     assert columns == ["key", "values in 12 runs", "", "values in 12 runs"]
     values = ", ".join(f"<code>value-{value}</code>" for value in range(3))

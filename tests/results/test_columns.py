@@ -79,12 +79,12 @@ def test_all_that_are_equally_good_are_marked() -> None:
 
 
 def test_a_scheme_keeps_an_epsilon_if_it_does_so_in_every_run() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"scheme": "a", "privacy": {"covers": "everything", "epsilon": 2.0}},
         {"scheme": "b", "epsilon": 2.0, "covers": "everything"},
         {"scheme": "a", "privacy": {"covers": "everything", "epsilon": 2.1}},
     ]
-    assert keeping(rows, 2.0) == {"b"}
+    assert keeping(rows, 2.0) == frozenset("b")
     assert keeping(rows, None) is None
 
 
