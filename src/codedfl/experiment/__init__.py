@@ -15,18 +15,19 @@ from codedfl.experiment._build import Experiment, build_experiment, family_key
 from codedfl.experiment._empirical import EmpiricalAudit, SchemeAudit, run_empirical_audit, write_empirical_audit
 from codedfl.experiment._grid import Point, grid_points, parse_axes, short_names
 from codedfl.experiment._jobs import rounds_of
-from codedfl.experiment._run_folder import RunFolder, curves_csv
-from codedfl.experiment._runner import run, sweep, tune
-from codedfl.experiment._seeds import (
+from codedfl.experiment._run_folder import RunFolder, curves_csv, record_trace
+from codedfl.experiment._runner import (
     create_seed_folders,
     reopen_seed_folders,
+    run,
     run_seeds,
     seed_configs,
+    sweep,
+    tune,
 )
 from codedfl.experiment._sweep_folder import SweepFolder
 from codedfl.experiment._theory import TheoryReport, run_theory
 from codedfl.experiment._theory_files import write_theory
-from codedfl.experiment._traces import record_trace
 from codedfl.results import (
     SHARES,
     Comparison,

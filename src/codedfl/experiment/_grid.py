@@ -12,7 +12,7 @@ from typing import Any
 
 from codedfl.config import Config, parse_override
 from codedfl.errors import InputError
-from codedfl.experiment._seeds import seed_configs
+from codedfl.experiment._runner import seed_configs
 from codedfl.results import Axes
 
 MOST_POINTS = 5000

@@ -134,7 +134,10 @@ SCORE = Column(
 )
 """The score of the model that a scheme returned."""
 
-CENTRALISED = replace(SCORE, keys=("centralised",), title="centralised", absent="-", best=None)
+HALF_WIDTH = replace(SCORE, title="±", absent="-", statistic="half-width", best=None)
+INTERVAL = replace(SCORE, title="95% interval", statistic="interval", best=None)
+LOWEST = replace(SCORE, title="lowest", absent="-", statistic="lowest", best=None)
+CENTRALISED = replace(SCORE, keys=("centralised",), title="centralised", absent="-", counts_absent=False, best=None)
 
 TO_90, TO_95 = (
     Column(
@@ -154,9 +157,12 @@ TO_95_CHARGED = replace(TO_95, keys=("time_to_95_charged_s",), title="to 95%, ev
 
 SIMULATED = Column(("simulated_time_s",), "simulated s", _whole, seconds, bounds=NOT_NEGATIVE)
 CHARGED = Column(("everything_charged_s",), "charged", _whole, seconds, bounds=NOT_NEGATIVE)
+SECONDS = replace(CHARGED, keys=("everything_charged_s", "simulated_time_s"), title="seconds")
+"""On pages, where a federation has one clock, and a run that goes on may have no other."""
 ROUNDS = Column(("rounds",), "rounds", words=_rounds)
 ARRIVALS = Column(("mean_arrivals",), "arrive", "{:.1f}".format, number)
 BYTES_UP = Column(("bytes_up",), "MB up", in_megabytes, size, bounds=NOT_NEGATIVE)
+RECEIVED = replace(BYTES_UP, keys=("bytes_up", "bytes_up_coded"), title="received")
 BYTES_UP_CODED = replace(BYTES_UP, keys=("bytes_up_coded",), title="coded MB up")
 LOSS = Column(("loss",), "loss", plain_number, number)
 EPSILON = Column(("privacy.epsilon", "epsilon"), "epsilon", plain_number, bound, absent="no bound")
@@ -166,7 +172,7 @@ STEP_SIZE = Column(("step_size_scale",), "step size, 1 / L", plain_number, numbe
 WALL = Column(("wall_time_s",), "wall s", short, seconds)
 STATUS = Column(("status",), "status", words=lambda value: NOTHING if value is None else str(value), is_number=False)
 
-# With an epsilon to keep, a terminal of 80 columns has no room for times to a share of what is reached without noise.
+# A terminal of 80 columns has no room for an epsilon beside times to a share of what is reached without noise.
 VIEWS: dict[str, tuple[Column, ...]] = {
     "terminal": (SCHEME, SCORE, TO_90, TO_95, ARRIVALS, BYTES_UP, CHARGED, MI_DP, WALL),
     "terminal, private": (SCHEME, SCORE, BYTES_UP, CHARGED, EPSILON, COVERS, WALL),
@@ -177,33 +183,19 @@ VIEWS: dict[str, tuple[Column, ...]] = {
     ),
     "page": (
         *(SCHEME, SCORE, replace(TO_95, title="to 95%, training"), TO_95_CHARGED, ROUNDS),
-        replace(CHARGED, keys=("everything_charged_s", "simulated_time_s"), title="seconds"),
-        replace(ARRIVALS, title="arrive per round"),
-        replace(BYTES_UP, keys=("bytes_up", "bytes_up_coded"), title="received"),
-        *(EPSILON, STATUS),
+        *(SECONDS, replace(ARRIVALS, title="arrive per round"), RECEIVED, EPSILON, STATUS),
     ),
     "page of a federation": (
-        *(SCHEME, SCORE, ROUNDS),
-        replace(CHARGED, keys=("everything_charged_s", "simulated_time_s"), title="seconds"),
-        replace(ARRIVALS, title="arrive per round"),
-        replace(BYTES_UP, keys=("bytes_up", "bytes_up_coded"), title="uploads"),
-        *(EPSILON, STATUS),
+        *(SCHEME, SCORE, ROUNDS, SECONDS, replace(ARRIVALS, title="arrive per round")),
+        *(replace(RECEIVED, title="uploads"), EPSILON, STATUS),
     ),
     "page over seeds": (
-        *(SCHEME, SCORE, replace(SCORE, title="95% interval", statistic="interval", best=None)),
-        replace(TO_95, title="to 95%, training"),
+        *(SCHEME, SCORE, INTERVAL, replace(TO_95, title="to 95%, training")),
         replace(CHARGED, title="seconds, everything charged"),
     ),
-    "terminal over seeds": (
-        *(SCHEME, SCORE, replace(SCORE, title="±", absent="-", statistic="half-width", best=None)),
-        replace(SCORE, title="lowest", absent="-", statistic="lowest", best=None),
-        *(TO_90, TO_95, BYTES_UP, CHARGED),
-    ),
+    "terminal over seeds": (SCHEME, SCORE, HALF_WIDTH, LOWEST, TO_90, TO_95, BYTES_UP, CHARGED),
     "terminal of a sweep": (SCHEME, SCORE, CENTRALISED, TO_95, BYTES_UP, CHARGED),
-    "terminal of a sweep over seeds": (
-        *(SCHEME, SCORE, replace(SCORE, title="±", absent="-", statistic="half-width", best=None)),
-        *(CENTRALISED, TO_95, BYTES_UP, CHARGED),
-    ),
+    "terminal of a sweep over seeds": (SCHEME, SCORE, HALF_WIDTH, CENTRALISED, TO_95, BYTES_UP, CHARGED),
     "sweep.csv": (
         *(SCORE, CENTRALISED, EPSILON, COVERS, TO_90, TO_95, SIMULATED, CHARGED, ROUNDS, BYTES_UP, BYTES_UP_CODED),
         *(LOSS, MI_DP, STEP_SIZE),
