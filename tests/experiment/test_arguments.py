@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from codedfl.config import to_toml
+from codedfl.errors import InputError
 from codedfl.experiment import run, sweep, tune
 from codedfl.experiment._arguments import as_callbacks, as_config
 from codedfl.training import Callback, Evaluation
@@ -70,3 +71,9 @@ def test_what_is_no_callback_is_refused(given: Any) -> None:
         assert refusal_of(action).endswith(sentence)
     assert refusal_of(lambda: tune([SHORT], callbacks=given)).endswith(sentence)
     assert as_callbacks(()) == ()
+
+
+@pytest.mark.parametrize("folder", ["runs/first", Path("runs/first")])
+def test_a_path_is_no_run_folder(folder: Any) -> None:
+    with pytest.raises(InputError, match=r"^folder = .*first.* is no run folder: give RunFolder"):
+        run({"schemes": ["fedavg"], "training.rounds": 1}, folder=folder)

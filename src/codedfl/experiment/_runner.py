@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from codedfl._messages import shown
 from codedfl._progress_display import showing
 from codedfl.config import Config
 from codedfl.errors import InputError
@@ -54,9 +55,11 @@ def run(
         20
     """
     config, hooks = as_config(config), as_callbacks(callbacks)
+    if folder is not None and not isinstance(folder, RunFolder):
+        raise InputError(f"folder = {shown(folder)} is no run folder: give RunFolder.create(path, config), or None.")
     try:
-        with showing(progress) as shown:
-            runner = Family([config], shown, hooks, experiment=experiment, folder=folder)
+        with showing(progress) as display:
+            runner = Family([config], display, hooks, experiment=experiment, folder=folder)
             (comparison,) = runner.compare()
     except Exception:
         if folder and folder.new:
@@ -106,10 +109,10 @@ def sweep(
     stop = StopTogether()
     hooks = (*as_callbacks(callbacks), stop)
 
-    with showing(progress) as shown:
+    with showing(progress) as display:
 
         def compare(family: list[Config]) -> list[Comparison]:
-            return Family(family, shown, hooks, like=like, stop=stop).compare()
+            return Family(family, display, hooks, like=like, stop=stop).compare()
 
         return _by_family(configs, compare)
 
@@ -131,10 +134,10 @@ def check(configs: Sequence[Settings], *, like: Experiment | None = None, progre
         Traceback (most recent call last):
         codedfl.errors.InputError: coding.noise_variance has 2 value(s) for 20 device(s): give one, or one for each device.
     """
-    with showing(progress) as shown:
+    with showing(progress) as display:
 
         def build(family: list[Config]) -> list[None]:
-            Family(family, shown, (), like=like)
+            Family(family, display, (), like=like)
             return [None] * len(family)
 
         _by_family(configs, build)
@@ -166,10 +169,10 @@ def tune(
     stop = StopTogether()
     hooks = (*as_callbacks(callbacks), stop)
 
-    with showing(progress) as shown:
+    with showing(progress) as display:
 
         def choose(family: list[Config]) -> list[dict[str, StepSizeChoice]]:
-            return Family(family, shown, hooks, like=like, stop=stop).choose()
+            return Family(family, display, hooks, like=like, stop=stop).choose()
 
         return _by_family(configs, choose)
 
@@ -235,10 +238,10 @@ def run_seeds(
     if not folders:
         raise InputError("there is no run folder for any seed: create them first.")
     evidence, summaries = [], []
-    with showing(progress) as shown:
+    with showing(progress) as display:
         for place, folder in enumerate(folders, start=1):
-            shown.say(f"seed {folder.config.seed} ({place} of {len(folders)})")
-            comparison = run(folder.config, folder=folder, progress=shown, callbacks=callbacks)
+            display.say(f"seed {folder.config.seed} ({place} of {len(folders)})")
+            comparison = run(folder.config, folder=folder, progress=display, callbacks=callbacks)
             evidence.append(evidence_of(comparison))
             summaries.append(summarise(comparison))
             if comparison.interrupted:
