@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.report import Record, read_runs, render_page, write_report
+from codedfl.report import Curve, Record, read_runs, render_page, write_report
 from codedfl.report._comparing import configuration_section, side_by_side_section
+from codedfl.report._results import results_section
 from tests.report.conftest import HOSTILE, NAMES
 
 LARGEST_PAGE = 1_000_000
@@ -136,6 +137,28 @@ def test_side_by_side_only_schemes_that_keep_epsilon_are_marked(finished: Path) 
     page = str(side_by_side_section([open_run, private]))
     assert re.findall(r'<strong class="best">([^<]*)<', page) == ["90.00%", "70.00%"]
     assert "among the schemes that keep it for everything" in page
+
+
+def test_scores_and_times_are_marked_by_the_same_rule(finished: Path) -> None:
+    """FedAvg has the best score, SCFL the shortest times and diverged; CCFL alone keeps the epsilon."""
+    (record,) = read_runs([finished])
+    soonest = {"fedavg": 20.0, "scfl": 10.0, "ccfl": 30.0}
+    curves = tuple(Curve(name, name, [0, 9], [0.0, s], [0.0, s], [0.0, 0.99]) for name, s in soonest.items())
+    scores = {"fedavg": 0.9, "scfl": None, "ccfl": 0.7}
+    covers = {"fedavg": "nothing", "scfl": "upload", "ccfl": "everything"}
+    schemes = [
+        {**each, "accuracy": scores[name], "privacy": {"covers": covers[name], "epsilon": 2.0}}
+        for each in record.schemes
+        for name in [each["scheme"]]
+    ]
+    open_run = replace(record, curves=curves, schemes=schemes, reference=0.95)
+    private = replace(open_run, config={**record.config, "privacy.epsilon": 2.0})
+    marks = r'data-label="(accuracy|to[^"]*)"><strong class="best">([^<]*)<'
+    times = ("to 95%, training", "to 95%, everything")
+    for run, score, time in ((open_run, "90.00%", "20 s"), (private, "70.00%", "30 s")):
+        page = str(results_section(run))
+        assert re.findall(marks, page) == [("accuracy", score), *((name, time) for name in times)]
+        assert ("among the schemes that keep it for everything" in page) is run.private
 
 
 def test_many_runs_have_a_row_each(finished: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from codedfl.report._html import Heading, Html, breakable, folded, joined, listed, markup, section, table, text
 from codedfl.report._record import Record
-from codedfl.report._results import badge
+from codedfl.report._results import among, badge
 from codedfl.report._simulation import label
 from codedfl.results import NOTHING, SCORE, score
 
@@ -106,9 +106,8 @@ def _listed_values(record: Record, keys: Sequence[str]) -> Html:
 
 
 def _caption(records: Sequence[Record]) -> str:
-    private = any(record.private for record in records)
-    among = ", with an epsilon to keep among the schemes that keep it for everything" if private else ""
-    return f"{label(records[0].metric).capitalize()} of every scheme in every run; the highest of each run is marked{among}"
+    what = label(records[0].metric).capitalize()
+    return f"{what} of every scheme in every run; the highest of each run is marked{among(records)}"
 
 
 def _titles(records: Sequence[Record]) -> dict[str, str]:

@@ -35,7 +35,14 @@ def results_section(record: Record, prefix: str = "") -> Html:
     notes = listed(record.notes, "notes") if record.verdict or prefix else Html()
     explained = markup('<p class="hint">{}</p>', _explanation(record))
     caption = f"Results of every scheme; the highest {label(record.metric)} and the shortest times are marked"
+    caption += among([record])
     return section(f"{prefix}results", "Results", _results(record, caption), explained, notes)
+
+
+def among(records: Sequence[Record]) -> str:
+    """Return which schemes a mark is for, as the end of a caption; nothing if it is for all of them."""
+    private = any(record.private for record in records)
+    return ", with an epsilon to keep among the schemes that keep it for everything" if private else ""
 
 
 def _explanation(record: Record) -> str:
