@@ -16,6 +16,7 @@ LAYERS = (
     ("cli",),
     ("paper", "planning", "audits", "federation", "report", "estimators", "tracking"),
     ("experiment",),
+    ("results",),
     ("plotting", "models", "config"),
     ("schemes", "theory", "incentive"),
     ("training",),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from codedfl.cli.seed_runs import seeds_table
+from codedfl.results import over_seeds
 from codedfl.training import StopOnInterrupt
 from tests.cli.test_tables import text_of
 from tests.support import CLI_SMALL, Cli
@@ -86,22 +87,16 @@ def test_resuming_takes_the_seeds_from_the_folder(cli: Cli) -> None:
     cli("run", "--resume", "--seeds", "2").assert_refused("--resume", "seeds")
 
 
-def over(values: list[float | None]) -> dict[str, Any]:
-    known = [value for value in values if value is not None]
-    mean = sum(known) / len(known) if len(known) == len(values) else None
-    return {"values": values, "mean": mean, "low": mean, "high": mean}
-
-
 def scheme_over_seeds(name: str, scores: list[float | None], covers: str = "nothing", **given: Any) -> dict[str, Any]:
     return {
         "scheme": name,
         "title": name.upper(),
         "covers": covers,
-        "accuracy": over(scores),
-        "time_to_90_s": over([None, 12.0]),
-        "time_to_95_s": over([None, None]),
-        "bytes_up": over([1e6, 1e6]),
-        "everything_charged_s": over([10.0, 10.0]),
+        "accuracy": over_seeds(scores),
+        "time_to_90_s": over_seeds([None, 12.0]),
+        "time_to_95_s": over_seeds([None, None]),
+        "bytes_up": over_seeds([1e6, 1e6]),
+        "everything_charged_s": over_seeds([10.0, 10.0]),
         **given,
     }
 
@@ -114,7 +109,7 @@ def summary_of(
         "metric": "accuracy",
         "epsilon": epsilon,
         "seeds": [0, 1],
-        "centralised": {"accuracy": over([centralised, centralised])},
+        "centralised": {"accuracy": over_seeds([centralised, centralised])},
         "schemes": list(schemes),
         "runs": [
             {
@@ -156,5 +151,5 @@ def test_with_an_epsilon_only_a_scheme_that_keeps_it_is_bold(epsilon: float | No
 
 
 def test_a_small_upload_is_not_shown_as_none() -> None:
-    text = text_of(seeds_table(summary_of(scheme_over_seeds("scfl", [0.8, 0.8], bytes_up=over([2e4, 2e4])))))
+    text = text_of(seeds_table(summary_of(scheme_over_seeds("scfl", [0.8, 0.8], bytes_up=over_seeds([2e4, 2e4])))))
     assert " 0.02 " in text

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 import pytest
 
-from codedfl.report import write_report
+from codedfl.report import read_runs, render_page, write_report
 from tests.report.conftest import HOSTILE
+from tests.report.test_page import sweep_of
 from tests.report.test_watch import serving
 from tests.support import CLI_SMALL
 
@@ -191,3 +192,14 @@ def test_a_run_is_seen_to_finish(browser: Any, tmp_path: Path) -> None:
         assert min(painted(visit, ".chart[data-clock] canvas")) > 1000
         assert {address.removeprefix(watch.url) for address in visit.requests} == {"", "data.json"}
         assert visit.problems == []
+
+
+@pytest.mark.parametrize("size", [(1280, 900), PHONE])
+def test_a_sweep_keeps_to_its_width(browser: Any, finished: Path, tmp_path: Path, size: tuple[int, int]) -> None:
+    page = tmp_path / "sweep.html"
+    page.write_text(render_page(sweep_of(read_runs([finished])[0])), encoding="utf-8")
+    with visiting(browser, page.as_uri(), size) as visit:
+        visit.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+        assert visit.evaluate("document.documentElement.scrollWidth") <= size[0], "it scrolls sideways"
+        wide = "[...document.querySelectorAll('.scrolls')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+        assert visit.evaluate(wide) == 0, "a table scrolls sideways"

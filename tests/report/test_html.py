@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from codedfl.report._html import Column, Html, folded, joined, listed, markup, section, table
+from codedfl.report._html import Heading, Html, folded, joined, listed, markup, section, table
 
 BAD = '"><script>alert(1)</script>'
 
@@ -14,7 +14,7 @@ BAD = '"><script>alert(1)</script>'
         markup("<p>{name}</p>", name=BAD),
         joined([BAD, BAD], BAD),
         listed([BAD], BAD),
-        table([Column(BAD, hint=BAD), Column(BAD)], [[BAD, BAD]], BAD, BAD),
+        table([Heading(BAD, hint=BAD), Heading(BAD)], [[BAD, BAD]], BAD, BAD),
         section(BAD, BAD, markup("{}", BAD)),
         folded(BAD, BAD, markup("{}", BAD)),
     ],
@@ -33,6 +33,6 @@ def test_nothing_makes_no_section_and_no_list() -> None:
 
 
 def test_cells_of_a_table_have_labels_for_narrow_screens() -> None:
-    made = table([Column("device", number=False), Column("rows")], [["north", 3]], "Devices")
+    made = table([Heading("device", number=False), Heading("rows")], [["north", 3]], "Devices")
     assert '<th scope="row">north</th><td class="number" data-label="rows">3</td>' in made
     assert "<caption>Devices</caption>" in made

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.report import read_runs, render_page, write_report
-from codedfl.report._comparing import side_by_side_section
+from codedfl.report import Curve, Record, read_runs, render_page, write_report
+from codedfl.report._comparing import configuration_section, side_by_side_section
+from codedfl.report._results import results_section
 from tests.report.conftest import HOSTILE, NAMES
 
 LARGEST_PAGE = 1_000_000
@@ -138,12 +139,72 @@ def test_side_by_side_only_schemes_that_keep_epsilon_are_marked(finished: Path) 
     assert "among the schemes that keep it for everything" in page
 
 
+def test_scores_and_times_are_marked_by_the_same_rule(finished: Path) -> None:
+    """FedAvg has the best score, SCFL the shortest times and diverged; CCFL alone keeps the epsilon."""
+    (record,) = read_runs([finished])
+    soonest = {"fedavg": 20.0, "scfl": 10.0, "ccfl": 30.0}
+    curves = tuple(Curve(name, name, [0, 9], [0.0, s], [0.0, s], [0.0, 0.99]) for name, s in soonest.items())
+    scores = {"fedavg": 0.9, "scfl": None, "ccfl": 0.7}
+    covers = {"fedavg": "nothing", "scfl": "upload", "ccfl": "everything"}
+    schemes = [
+        {**each, "accuracy": scores[name], "privacy": {"covers": covers[name], "epsilon": 2.0}}
+        for each in record.schemes
+        for name in [each["scheme"]]
+    ]
+    open_run = replace(record, curves=curves, schemes=schemes, reference=0.95)
+    private = replace(open_run, config={**record.config, "privacy.epsilon": 2.0})
+    marks = r'data-label="(accuracy|to[^"]*)"><strong class="best">([^<]*)<'
+    times = ("to 95%, training", "to 95%, everything")
+    for run, score, time in ((open_run, "90.00%", "20 s"), (private, "70.00%", "30 s")):
+        page = str(results_section(run))
+        assert re.findall(marks, page) == [("accuracy", score), *((name, time) for name in times)]
+        assert ("among the schemes that keep it for everything" in page) is run.private
+
+
 def test_many_runs_have_a_row_each(finished: Path) -> None:
     for place in range(5):
         shutil.copytree(finished, finished.parent / f"sweep/{place}")
     page = write_report([finished.parent / "sweep"]).read_text(encoding="utf-8")
     assert re.search(r'<th scope="row">4 <span class="badge completed">', page)
     assert Outline(page).data["colourByRun"]
+
+
+def sweep_of(record: Record, runs: int = 12) -> list[Record]:
+    """Return a sweep over five keys with a dozen schemes."""
+    (first, *_) = record.schemes
+    schemes = [{**first, "scheme": f"scheme-{i}", "title": f"Scheme number {i}"} for i in range(12)]
+    keys = ("coding.noise_variance", "data.partition", "training.local_steps", "features.dimension", "seed")
+    return [
+        replace(
+            record,
+            name=f"{place:03d}-noise_variance={place}-partition=shards-local_steps={place}",
+            schemes=schemes,
+            config={**record.config, **dict.fromkeys(keys, f"value-{place % 3}")},
+        )
+        for place in range(runs)
+    ]
+
+
+def test_a_sweep_with_many_schemes_lists_its_keys_below_the_names_of_runs(finished: Path) -> None:
+    records = sweep_of(read_runs([finished])[0])
+    page = str(side_by_side_section(records))
+    assert page.count('<span class="setting">') == len(records) * 5
+    assert page.count('<th scope="col"') == 14  # run, twelve schemes, centralised
+    assert 'class="cards results dense"' in page
+    few = [replace(record, schemes=record.schemes[:3]) for record in records]
+    assert str(side_by_side_section(few)).count('<th scope="col"') == 10
+    assert "coding.<wbr>noise_<wbr>variance</th>" in str(side_by_side_section(few))
+
+
+def test_the_configuration_of_many_runs_lists_the_values_that_occur(finished: Path) -> None:
+    page = str(configuration_section(sweep_of(read_runs([finished])[0])))
+    columns = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", page)
+    assert columns == ["key", "values in 12 runs", "", "values in 12 runs"]
+    values = ", ".join(f"<code>value-{value}</code>" for value in range(3))
+    assert (
+        f'<th scope="row"><mark>data.partition</mark></th><td class="" data-label="values in 12 runs">{values}</td>'
+        in page
+    )
 
 
 def test_seeds_have_a_verdict_over_all_of_them(finished: Path) -> None:

@@ -15,18 +15,12 @@ from codedfl._validation import require_fraction
 from codedfl.audits._canaries import MembershipStatistics, PlantedCanaries, plant_canaries
 from codedfl.audits._server_view import add_updates, add_uploads
 from codedfl.config import Config, to_toml
-from codedfl.experiment import (
-    Experiment,
-    Pace,
-    build_experiment,
-    guarantee_of_run,
-    releases_of,
-    rounds_of,
-)
+from codedfl.experiment import Experiment, Pace, build_experiment, rounds_of
 from codedfl.files import plain, write_atomically
 from codedfl.parallel import one_blas_thread
 from codedfl.privacy import Covers, EmpiricalBound, audit_scores, model_scores
 from codedfl.progress import Progress
+from codedfl.results import guarantee_of_run, releases_of
 from codedfl.schemes import make_scheme
 from codedfl.training import (
     LearningRate,

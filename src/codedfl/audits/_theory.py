@@ -13,10 +13,11 @@ import numpy as np
 from codedfl.audits._theory_of_run import READINGS, OperatingPoint, TheoryOfRun
 from codedfl.config import Config, to_toml
 from codedfl.errors import InputError
-from codedfl.experiment import Comparison, build_experiment, run
+from codedfl.experiment import build_experiment, run
 from codedfl.files import csv_text, plain, write_atomically
 from codedfl.fleet import Arrivals, inverse_batch_of
 from codedfl.progress import Progress
+from codedfl.results import Comparison
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
 from codedfl.theory import (

@@ -17,9 +17,9 @@ from rich.text import Text
 from codedfl.cli.live import live_training
 from codedfl.cli.options import Settings
 from codedfl.cli.outputs import discard_empty_runs
-from codedfl.cli.tables import megabytes, new_table, no_time, print_verdict
-from codedfl.experiment import SHARES, RunFolder, SeedRuns, best_schemes, run_seeds
-from codedfl.privacy import keeps
+from codedfl.cli.tables import fill_table, new_table, print_verdict
+from codedfl.experiment import RunFolder, run_seeds
+from codedfl.results import SeedRuns, table_over_seeds
 from codedfl.tracking import Tracker
 
 
@@ -90,40 +90,6 @@ def seeds_table(summary: Mapping[str, Any]) -> Table:
         "means over seeds; ±: half of the 95% t-interval of a mean; to 90%/95%: simulated seconds until that share of the"
         " centralised score; charged: simulated seconds with encoding and coded upload",
     )
-    table.add_column("scheme", no_wrap=True)
-    for name in (metric, "±", "lowest", "to 90%", "to 95%", "MB up", "charged"):
-        table.add_column(name, justify="right", no_wrap=True)
-    best = best_schemes(
-        {scheme["scheme"]: scheme[metric]["mean"] for scheme in summary["schemes"]},
-        {scheme["scheme"] for scheme in summary["schemes"] if _keeps(summary, scheme["scheme"])}
-        if summary["epsilon"]
-        else None,
-    )
-    for scheme in summary["schemes"]:
-        score = scheme[metric]
-        known = score["mean"] is not None
-        table.add_row(
-            scheme["title"],
-            f"{score['mean']:.4f}" if known else f"{score['values'].count(None)} of {len(score['values'])} diverged",
-            f"{score['high'] - score['mean']:.4f}" if known and score["high"] is not None else "-",
-            f"{min(score['values']):.4f}" if known else "-",
-            *(_time(scheme[f"time_to_{share}_s"], reference) for share in SHARES),
-            megabytes(scheme["bytes_up"]["mean"]),
-            f"{scheme['everything_charged_s']['mean']:.0f}",
-            style="bold" if scheme["scheme"] in best else "",
-        )
+    results = table_over_seeds(summary)
+    fill_table(table, results, results.columns("terminal over seeds"))
     return table
-
-
-def _keeps(summary: Mapping[str, Any], name: str) -> bool:
-    """Return whether a scheme keeps the epsilon of the runs under every seed."""
-    results = (scheme for run in summary["runs"] for scheme in run["schemes"] if scheme["scheme"] == name)
-    return all(keeps(scheme["privacy"], summary["epsilon"]) for scheme in results)
-
-
-def _time(times: Mapping[str, Any], reference: float | None) -> str:
-    """Return the mean time, or under how many seeds there was one."""
-    reached = [value for value in times["values"] if value is not None]
-    if times["mean"] is not None:
-        return f"{times['mean']:.0f}"
-    return f"{len(reached)} of {len(times['values'])}" if reached else no_time(reference)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from codedfl.cli.tables import megabytes, new_table, no_time
-from codedfl.experiment import SweepResults, best_schemes, short_names
-from codedfl.privacy import keeps
+from codedfl.cli.tables import add_columns, best_scores, new_table
+from codedfl.experiment import short_names
+from codedfl.results import CENTRALISED, SweepResults, columns_of
 
 MOST_ROWS = 200
 """Rows that the terminal shows; the files hold all."""
@@ -38,15 +36,16 @@ def print_sweep(results: SweepResults, folder: Path, console: Console) -> None:
 
 def sweep_table(results: SweepResults) -> Table:
     """Return one row per point and scheme, with the best scheme of each point in bold."""
-    means, names, several = results.means(), short_names(list(results.axes)), results.seeds > 1
+    points, names, several = results.tables(), short_names(list(results.axes)), results.seeds > 1
     caption = (
         "to 95%: simulated seconds until that share of the centralised score; charged: with encoding and coded upload"
     )
     if several:
         caption = f"means over {results.seeds} seeds; ±: half of the 95% t-interval of a mean; {caption}"
-    if len(means) > MOST_ROWS:
-        caption = f"the first {MOST_ROWS} of {len(means)} rows; {caption}"
-    references = {mean["centralised"]["mean"] for mean in means}
+    count = sum(len(means.rows) for _, means in points)
+    if count > MOST_ROWS:
+        caption = f"the first {MOST_ROWS} of {count} rows; {caption}"
+    references = {means.reference for _, means in points}
     (reference,) = references if len(references) == 1 else (None,)
     title = f"{results.dataset}, {results.complete} runs"
     if reference is not None:
@@ -54,51 +53,20 @@ def sweep_table(results: SweepResults) -> Table:
     table = new_table(title, caption)
     for name in names.values():
         table.add_column(Text(name.replace("_", " ")), overflow="fold")
-    centralised = ("centralised",) if len(references) > 1 else ()
-    table.add_column("scheme", no_wrap=True)
-    for name in (results.metric, *(("±",) if several else ()), *centralised, "to 95%", "MB up", "charged"):
-        table.add_column(name, justify="right", no_wrap=True)
-    before: Mapping[str, Any] | None = None
-    best: frozenset[str] = frozenset()
-    for mean in means[:MOST_ROWS]:
-        point, score = mean["values"], mean["score"]
-        first = point != before
-        if first:
-            best = _best(results, [other for other in means if other["values"] == point])
-        table.add_row(
-            *(Text(_value(value)) if first else "" for value in point.values()),
-            mean["title"],
-            "diverged" if score["mean"] is None else f"{score['mean']:.4f}",
-            *((_half_width(score),) if several else ()),
-            *(_number(mean[name]) for name in centralised),
-            _time(mean["time_to_95_s"], mean["centralised"]["mean"]),
-            megabytes(mean["bytes_up"]["mean"]),
-            f"{mean['everything_charged_s']['mean']:.0f}",
-            style="bold" if mean["scheme"] in best else "",
-        )
-        before = point
+    view = "terminal of a sweep over seeds" if several else "terminal of a sweep"
+    columns = [
+        column for column in columns_of(view, results.metric) if column.name != CENTRALISED.name or len(references) > 1
+    ]
+    add_columns(table, columns)
+    for values, means in points:
+        best = best_scores(means, columns)
+        for place, row in enumerate(means.rows[: MOST_ROWS - table.row_count]):
+            table.add_row(
+                *("" if place else Text(_value(value)) for value in values.values()),
+                *(means.text(column, row) for column in columns),
+                style="bold" if row["scheme"] in best else "",
+            )
     return table
-
-
-def _best(results: SweepResults, means: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the best schemes of a point."""
-    target = means[0]["target_epsilon"]
-    here = [row for row in results.rows if row["values"] == means[0]["values"]]
-    failing = {row["scheme"] for row in here if target and not keeps(row, target)}
-    scores = {mean["scheme"]: mean["score"]["mean"] for mean in means}
-    return best_schemes(scores, scores.keys() - failing if target else None)
-
-
-def _number(value: Mapping[str, Any]) -> str:
-    return "-" if value["mean"] is None else f"{value['mean']:.4f}"
-
-
-def _half_width(score: Mapping[str, Any]) -> str:
-    return "-" if score["high"] is None else f"{score['high'] - score['mean']:.4f}"
-
-
-def _time(times: Mapping[str, Any], reference: float | None) -> str:
-    return no_time(reference) if times["mean"] is None else f"{times['mean']:.0f}"
 
 
 def _value(value: object) -> str:

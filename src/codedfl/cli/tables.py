@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -13,13 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from codedfl._messages import number
 from codedfl.cli.plugin_command import broken_schemes, usable_schemes
 from codedfl.data import DatasetStatus, DeviceSummary
-from codedfl.experiment import SHARES, Comparison, Verdict, best_schemes, notes_on, privacy_of, time_to_share, verdict
-from codedfl.privacy import keeps
+from codedfl.results import Column, Comparison, ResultTable, Verdict, notes_on, table_of, verdict
 from codedfl.schemes import COLUMNS, SCHEMES, describe, make_scheme
-from codedfl.training import RunResult
 
 MOST_DEVICES = 40
 """Maximum number of devices listed."""
@@ -75,85 +71,36 @@ def results_table(comparison: Comparison) -> Table:
     title = f"{comparison.config.data.dataset}: " + (
         f"the centralised optimum has {metric} {reference.score:.4f}" if reference else "no centralised reference"
     )
-    target = comparison.setting.privacy
-    private = target is not None
     charged = "charged: simulated seconds with encoding and coded upload"
-    table = new_table(
+    found = new_table(
         title,
         f"epsilon: of what is covered, everything that devices send or the upload alone; {charged}"
-        if private
+        if comparison.setting.privacy is not None
         else f"to 90%/95%: simulated seconds until that share of the centralised score; {charged};"
         " MI-DP: bits per entry of the coded features, valid for all data",
     )
-    table.add_column("scheme", no_wrap=True)
-    times = () if private else (*(f"to {share}%" for share in SHARES), "arrive")
-    privacy = ("epsilon", "covers") if private else ("MI-DP",)
-    for name in (metric, *times, "MB up", "charged", *privacy, "wall s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    results = {result.scheme.name: result for result in comparison.results}
-    best = best_schemes(
-        {name: result.final.score if _usable(result) else None for name, result in results.items()},
-        {name for name in results if keeps(comparison.privacy(name), target.epsilon)} if target else None,
-    )
-    for name, result in results.items():
-        table.add_row(*_result_row(comparison, result), style="bold" if name in best else "")
-    return table
+    results = table_of(comparison)
+    fill_table(found, results, results.columns("terminal"))
+    return found
 
 
-def _result_row(comparison: Comparison, result: RunResult) -> list[str]:
-    final, private = result.final, comparison.setting.privacy is not None
-    times = [time_to_share(comparison, result, share) for share in SHARES]
-    reference = comparison.evaluator.reference
-    never = no_time(reference.score if reference else None)
-    arrivals = [*(never if seconds is None else f"{seconds:.0f}" for seconds in times), f"{final.mean_arrivals:.1f}"]
-    return [
-        result.scheme.title,
-        f"{final.score:.4f}" if _usable(result) else "diverged",
-        *([] if private else arrivals),
-        megabytes(final.bytes_up),
-        f"{final.everything_charged_s:.0f}",
-        *_privacy_cells(comparison, result),
-        _rounded(result.progress.wall_time_s),
-    ]
+def fill_table(table: Table, results: ResultTable, columns: Sequence[Column]) -> None:
+    """Add the columns, and a row for each scheme, with those of the best score in bold."""
+    add_columns(table, columns)
+    best = best_scores(results, columns)
+    for row in results.rows:
+        table.add_row(*(results.text(column, row) for column in columns), style="bold" if row["scheme"] in best else "")
 
 
-def no_time(reference: float | None) -> str:
-    """Return what stands for the time to a share of the centralised score where there is none.
-
-    A share of nothing, or of less, is no goal.
-    """
-    return "never" if reference is not None and reference > 0 else "-"
+def add_columns(table: Table, columns: Iterable[Column]) -> None:
+    """Add the headings of the columns of a result."""
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.is_number else "left", no_wrap=True)
 
 
-def megabytes(size: float) -> str:
-    """Return a number of bytes in megabytes; one that is small has a digit that is not zero.
-
-    Example:
-        >>> [megabytes(size) for size in (0, 20, 8_600, 1_234_567, 5e9)]
-        ['0.0', '<1e-4', '0.009', '1.2', '5000']
-    """
-    value = size / 1e6
-    if 0 < value < 0.095:
-        return f"{value:.1g}" if value >= 1e-4 else "<1e-4"
-    return _rounded(value)
-
-
-def _rounded(value: float) -> str:
-    """Return a number with one decimal, unless it is too long for that."""
-    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
-
-
-def _privacy_cells(comparison: Comparison, result: RunResult) -> list[str]:
-    """Return epsilon and what it covers, if the run is to keep one, else the bits of MI-DP."""
-    if comparison.setting.privacy is not None:
-        guarantee = comparison.guarantee(result.scheme.name)
-        return [number(guarantee.epsilon), guarantee.covers]
-    bits = privacy_of(result, comparison.config.privacy.delta)["mi_dp_bits"]
-    return ["-" if bits is None else f"{bits:.2f}" if math.isfinite(bits) else number(bits)]
-
-
-def _usable(result: RunResult) -> bool:
-    return result.status != "diverged"
+def best_scores(results: ResultTable, columns: Iterable[Column]) -> frozenset[str]:
+    """Return the schemes with the best score."""
+    return frozenset().union(*(results.best(column) for column in columns if column.is_score))
 
 
 def devices_table(comparison: Comparison) -> Table:

@@ -9,31 +9,41 @@ Example:
 """
 
 from codedfl.config import Config, load_config, parse_config, parse_override, to_toml
-from codedfl.experiment._best import best_schemes
 from codedfl.experiment._build import Experiment, build_experiment, family_key
-from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._evidence import Evidence, evidence_of
 from codedfl.experiment._family import Pace, PerRunCallback
 from codedfl.experiment._grid import Point, grid_points, parse_axes, short_names
 from codedfl.experiment._jobs import rounds_of
-from codedfl.experiment._noise import Difference
-from codedfl.experiment._notes import notes_on
-from codedfl.experiment._privacy_statement import guarantee_of_run, releases_of
-from codedfl.experiment._privacy_summary import privacy_of, upload_privacy
 from codedfl.experiment._run_folder import RunFolder, curves_csv, record_trace
-from codedfl.experiment._runner import run, sweep, tune
-from codedfl.experiment._seeds import (
-    SeedRuns,
+from codedfl.experiment._runner import (
     create_seed_folders,
-    over_seeds,
     reopen_seed_folders,
+    run,
     run_seeds,
     seed_configs,
+    sweep,
+    tune,
 )
-from codedfl.experiment._summary import SHARES, summarise, time_to_share
 from codedfl.experiment._sweep_folder import SweepFolder
-from codedfl.experiment._sweep_results import SweepResults
-from codedfl.experiment._verdict import Verdict, verdict
+from codedfl.results import (
+    SHARES,
+    Comparison,
+    Difference,
+    Evidence,
+    SeedRuns,
+    SweepResults,
+    Verdict,
+    best_schemes,
+    evidence_of,
+    guarantee_of_run,
+    notes_on,
+    over_seeds,
+    privacy_of,
+    releases_of,
+    summarise,
+    time_to_share,
+    upload_privacy,
+    verdict,
+)
 
 __all__ = [
     "SHARES",

@@ -11,13 +11,13 @@ import numpy as np
 from codedfl.config import Config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment
-from codedfl.experiment._comparison import Comparison
 from codedfl.experiment._jobs import Job, SharedUploads, rounds_of, run_identity
 from codedfl.experiment._run_details import start_details
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.identity import identity
 from codedfl.native import backend
 from codedfl.progress import Progress
+from codedfl.results import Comparison
 from codedfl.schemes import make_scheme
 from codedfl.setting import Setting
 from codedfl.training import (

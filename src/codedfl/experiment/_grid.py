@@ -12,14 +12,12 @@ from typing import Any
 
 from codedfl.config import Config, parse_override
 from codedfl.errors import InputError
-from codedfl.experiment._seeds import seed_configs
+from codedfl.experiment._runner import seed_configs
+from codedfl.results import Axes
 
 MOST_POINTS = 5000
 LONGEST_NAME = 70
 """Maximum length of the name of a point's folder."""
-
-Axes = Mapping[str, Sequence[Any]]
-"""Values by key, the first key being the axis of a picture."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ import scipy.linalg
 
 from codedfl.coding import CurvatureModel, SubspaceSketch, coded_spectrum
 from codedfl.experiment._build import Experiment, incentive_outcome
-from codedfl.experiment._comparison import Comparison
 from codedfl.files import plain
 from codedfl.fleet import Arrivals
 from codedfl.identity import identity
 from codedfl.parallel import one_blas_thread
+from codedfl.results import Comparison
 from codedfl.training import DevicePlan, Evaluator, PreparedScheme, RunResult, Scheme
 from codedfl.typing import FloatArray
 

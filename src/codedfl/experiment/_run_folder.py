@@ -15,16 +15,16 @@ import numpy as np
 
 from codedfl._version import __version__
 from codedfl.config import Config, load_config, to_toml
+from codedfl.data import is_plugin_dataset
 from codedfl.errors import InputError
-from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._display import curves_png
-from codedfl.experiment._provenance import plugin_versions
+from codedfl.experiment._fleet import names_plugin
 from codedfl.experiment._run_details import run_details
-from codedfl.experiment._summary import summarise
 from codedfl.files import plain, remove_leftovers, write_atomically
 from codedfl.fleet import TraceArrivals, write_trace
 from codedfl.identity import identity
 from codedfl.native import backend
+from codedfl.plugins import Kind, find_plugin
+from codedfl.results import Comparison, curves_png, summarise
 from codedfl.training import StepSizeChoice, Trial, curves_to_csv
 
 SUBFOLDERS = ("checkpoints", "curves", "models")
@@ -233,3 +233,19 @@ def _versions(config: Config) -> dict[str, object]:
         **{library: version(library) for library in LIBRARIES},
         **plugin_versions(config),
     }
+
+
+def plugin_versions(config: Config) -> dict[str, str]:
+    """Return package, version and source of every plug-in of a configuration, by kind and name.
+
+    Example:
+        >>> plugin_versions(Config())
+        {}
+    """
+    used: list[tuple[Kind, str]] = [("scheme", name) for name in config.schemes]
+    if is_plugin_dataset(config.data.dataset):
+        used.append(("dataset", config.data.dataset))
+    if names_plugin(config.fleet.file):
+        used.append(("fleet", config.fleet.file))
+    found = {f"{kind} {name}": find_plugin(kind, name) for kind, name in used}
+    return {name: plugin.fingerprint() for name, plugin in found.items() if plugin is not None}

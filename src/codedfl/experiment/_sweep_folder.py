@@ -11,13 +11,13 @@ from codedfl._progress_display import showing
 from codedfl.config import Config, load_config
 from codedfl.errors import InputError
 from codedfl.experiment._build import Experiment, build_experiment, family_key
-from codedfl.experiment._grid import Axes, Point
+from codedfl.experiment._grid import Point
 from codedfl.experiment._run_folder import RunFolder
 from codedfl.experiment._runner import check, sweep
-from codedfl.experiment._sweep_results import SweepResults
 from codedfl.files import remove_leftovers, write_atomically
 from codedfl.identity import identity
 from codedfl.progress import Progress
+from codedfl.results import Axes, SweepResults
 from codedfl.training import Callback
 
 MOST_TOGETHER = 12

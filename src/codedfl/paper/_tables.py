@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from codedfl.results import half_width
 from codedfl.typing import FloatArray
 
 Row = Mapping[str, Any]
 Tables = Mapping[str, pd.DataFrame]
-
-CONFIDENCE = 0.95
 
 
 def where(table: pd.DataFrame, **values: Any) -> pd.DataFrame:
@@ -76,7 +74,7 @@ def interval(values: FloatArray) -> tuple[float, float, float]:
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, mean, mean
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    half = half_width(values)
     return mean, mean - half, mean + half
 
 

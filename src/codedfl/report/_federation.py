@@ -8,9 +8,19 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from codedfl.report._files import last_change, numbers, read_columns, read_events, read_json, read_toml, scores
-from codedfl.report._format import number, seconds
-from codedfl.report._record import Curve, Record, State
+from codedfl.report._record import (
+    Curve,
+    Record,
+    State,
+    last_change,
+    numbers,
+    read_columns,
+    read_events,
+    read_json,
+    read_toml,
+    scores,
+)
+from codedfl.results import number, seconds
 
 ROUNDS_OF_SILENCE = 4.0
 """Deadlines without news after which a federation counts as unfinished; it writes something in every round."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -45,11 +46,11 @@ def listed(sentences: Iterable[object], kind: str = "") -> Html:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table.
+class Heading:
+    """The heading of a column.
 
     Args:
-        name: its heading.
+        name: its words.
         number: whether its cells are numbers, which line up on the right.
         hint: what it means, in words.
     """
@@ -59,7 +60,11 @@ class Column:
     hint: str = ""
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], caption: str, kind: str = "") -> Html:
+MOST_ROOMY = 8
+"""Columns of a table up to which there is room for wide margins."""
+
+
+def table(columns: Sequence[Heading], rows: Iterable[Sequence[object]], caption: str, kind: str = "") -> Html:
     """Return a table whose rows become cards on a narrow screen; the first cell of a row is its heading.
 
     Args:
@@ -69,9 +74,10 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], caption: 
         kind: further classes.
     """
     head = joined(
-        markup('<th scope="col" class="{}" title="{}">{}</th>', "number" if c.number else "", c.hint, c.name)
+        markup('<th scope="col" class="{}" title="{}">{}</th>', "number" if c.number else "", c.hint, breakable(c.name))
         for c in columns
     )
+    kind += " dense" * (len(columns) > MOST_ROOMY)
     body = joined(markup("<tr>{}</tr>", _cells(columns, row)) for row in rows)
     return markup(
         '<div class="scrolls" tabindex="0" role="region" aria-label="{caption}"><table class="{kind}">'
@@ -83,7 +89,12 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], caption: 
     )
 
 
-def _cells(columns: Sequence[Column], row: Sequence[object]) -> Html:
+def breakable(name: str) -> Html:
+    """Return a heading that may be broken after the dots and underscores of a key."""
+    return Html(re.sub(r"([._])(?=\w)", r"\1<wbr>", text(name)))
+
+
+def _cells(columns: Sequence[Heading], row: Sequence[object]) -> Html:
     first, *rest = row
     cells = [markup('<th scope="row">{}</th>', first)]
     for column, cell in zip(columns[1:], rest, strict=True):

@@ -14,18 +14,14 @@ from typing import Any
 from codedfl._version import __version__
 from codedfl.errors import InputError
 from codedfl.files import write_atomically
-from codedfl.report._attendance import attendance_section
-from codedfl.report._charts import chart_data, curves_section, spectrum_section
-from codedfl.report._comparing import side_by_side_section, verdicts_section
-from codedfl.report._configuration import configuration_section
-from codedfl.report._costs import costs_section
-from codedfl.report._devices import devices_section, incentive_section
+from codedfl.report._charts import attendance_section, chart_data, curves_section, spectrum_section
+from codedfl.report._comparing import configuration_section, side_by_side_section, verdicts_section
+from codedfl.report._devices import costs_section, devices_section, incentive_section
 from codedfl.report._finding import read_runs
 from codedfl.report._html import Html, folded, joined, markup, section
-from codedfl.report._overall import Overall, overall_section, read_overall
-from codedfl.report._overview import badge, results_section, verdict_section
 from codedfl.report._privacy import privacy_section
 from codedfl.report._record import Record
+from codedfl.report._results import Overall, badge, overall_section, read_overall, results_section, verdict_section
 
 SCRIPTS = ("uPlot.iife.min.js", "charts.js", "page.js")
 STYLES = ("uPlot.min.css", "page.css")

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from codedfl.privacy import LITTLE_PRIVACY
-from codedfl.report._format import bound, is_number, number
-from codedfl.report._html import Column, Html, folded, listed, markup, section, table
+from codedfl.report._html import Heading, Html, folded, listed, markup, section, table
 from codedfl.report._record import Record
+from codedfl.results import bound, is_number, number
 
 COVERS = {
     "everything": "everything that devices send",
@@ -77,12 +77,12 @@ def _warnings(schemes: Sequence[Mapping[str, Any]]) -> list[Html]:
 def _statements(schemes: Sequence[Mapping[str, Any]]) -> Html:
     measured = any("mi_dp" in scheme for scheme in schemes)
     columns = [
-        Column("scheme", number=False),
-        Column("epsilon"),
-        Column("delta"),
-        Column("covers", number=False),
-        Column("server sees", number=False),
-        *((Column("MI-DP of the upload, bits"),) if measured else ()),
+        Heading("scheme", number=False),
+        Heading("epsilon"),
+        Heading("delta"),
+        Heading("covers", number=False),
+        Heading("server sees", number=False),
+        *((Heading("MI-DP of the upload, bits"),) if measured else ()),
     ]
     rows = [
         [
@@ -114,7 +114,7 @@ def _by_device(record: Record, schemes: Sequence[Mapping[str, Any]], prefix: str
     bounded = [s for s in schemes if any(map(is_number, s["privacy"].get("devices", ())))]
     if not bounded or not record.names:
         return Html()
-    columns = [Column("device", number=False), *(Column(str(scheme["title"])) for scheme in bounded)]
+    columns = [Heading("device", number=False), *(Heading(str(scheme["title"])) for scheme in bounded)]
     rows = [[name, *(_epsilon(s["privacy"]["devices"], i) for s in bounded)] for i, name in enumerate(record.names)]
     return folded(
         f"{prefix}privacy-by-device",

@@ -7,9 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from codedfl.report._files import last_change, numbers, read_columns, read_json, read_toml, scores
-from codedfl.report._format import is_number, number, score, share
-from codedfl.report._record import Curve, Record, State
+from codedfl.report._record import (
+    Curve,
+    Record,
+    State,
+    last_change,
+    numbers,
+    read_columns,
+    read_json,
+    read_toml,
+    scores,
+)
+from codedfl.results import is_number, number, score, share
 
 SILENCE_S = 120.0
 """Seconds without a change after which a run without results counts as unfinished rather than in progress."""

@@ -13,9 +13,9 @@ from typing import Any
 
 from codedfl.errors import InputError
 from codedfl.report._finding import read_runs, run_folders
-from codedfl.report._overall import Overall, read_overall
 from codedfl.report._page import render_page, render_state
 from codedfl.report._record import Record
+from codedfl.report._results import Overall, read_overall
 
 HOST = "127.0.0.1"
 

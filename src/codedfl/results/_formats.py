@@ -75,3 +75,21 @@ def bound(value: Any) -> str:
 def is_number(value: Any) -> TypeGuard[float]:
     """Return whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def in_megabytes(value: float) -> str:
+    """Return a number of bytes in megabytes; one that is small has a digit that is not zero.
+
+    Example:
+        >>> [in_megabytes(size) for size in (0, 20, 8_600, 1_234_567, 5e9)]
+        ['0.0', '<1e-4', '0.009', '1.2', '5000']
+    """
+    value = value / 1e6
+    if 0 < value < 0.095:
+        return f"{value:.1g}" if value >= 1e-4 else "<1e-4"
+    return short(value)
+
+
+def short(value: float) -> str:
+    """Return a number with one decimal, unless it is too long for that."""
+    return f"{value:.1f}" if value < 1000 else f"{value:.0f}"

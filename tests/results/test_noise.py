@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from codedfl.experiment._noise import difference_over_rows, difference_over_seeds, half_width, row_scores
+from codedfl.results import difference_over_rows, difference_over_seeds, half_width, row_scores
 from codedfl.typing import FloatArray
 
 DRAWS = 1000

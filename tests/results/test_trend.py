@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from codedfl.experiment._course import course_of
+from codedfl.results import trend_of
 from codedfl.training import Evaluation
 from codedfl.typing import FloatArray
 
@@ -23,7 +23,7 @@ RISE = 0.95 - 0.85 * np.exp(-np.arange(101) / 8)
 
 def test_a_curve_that_peaks_and_falls() -> None:
     fall = RISE - np.maximum(0, np.arange(101) - 40) * 0.001
-    found = course_of(curve(fall))
+    found = trend_of(curve(fall))
     assert found is not None
     assert found.fell
     assert not found.rising
@@ -33,10 +33,10 @@ def test_a_curve_that_peaks_and_falls() -> None:
 
 
 def test_a_curve_that_has_settled_and_one_that_has_not() -> None:
-    settled = course_of(curve(RISE))
+    settled = trend_of(curve(RISE))
     assert settled is not None
     assert (settled.fell, settled.rising) == (False, False)
-    slow = course_of(curve(0.95 - 0.85 * np.exp(-np.arange(101) / 60)))
+    slow = trend_of(curve(0.95 - 0.85 * np.exp(-np.arange(101) / 60)))
     assert slow is not None
     assert (slow.fell, slow.rising) == (False, True)
 
@@ -44,12 +44,12 @@ def test_a_curve_that_has_settled_and_one_that_has_not() -> None:
 @pytest.mark.parametrize("evaluations", [20, 100])
 def test_jitter_is_neither_a_fall_nor_a_rise(evaluations: int) -> None:
     rng = np.random.default_rng(0)
-    found = [course_of(curve(0.9 + 0.02 * rng.standard_normal(evaluations))) for _ in range(300)]
+    found = [trend_of(curve(0.9 + 0.02 * rng.standard_normal(evaluations))) for _ in range(300)]
     assert np.mean([each is not None and (each.fell or each.rising) for each in found]) <= 0.05
 
 
 def test_a_fall_below_a_point_is_not_worth_a_word() -> None:
-    found = course_of(curve(RISE - np.maximum(0, np.arange(101) - 40) * 0.0001))
+    found = trend_of(curve(RISE - np.maximum(0, np.arange(101) - 40) * 0.0001))
     assert found is not None
     assert not found.fell
 
@@ -58,11 +58,11 @@ def test_a_change_by_a_few_test_rows_is_noise() -> None:
     fall = RISE - np.maximum(0, np.arange(101) - 40) * 0.001  # by about five points
     slow = 0.95 - 0.85 * np.exp(-np.arange(101) / 60)  # by about seven in the last quarter
     for scores, what in ((fall, "fell"), (slow, "rising")):
-        assert getattr(course_of(curve(scores), 1000), what)
-        assert not getattr(course_of(curve(scores), 60), what)
+        assert getattr(trend_of(curve(scores), 1000), what)
+        assert not getattr(trend_of(curve(scores), 60), what)
 
 
 def test_short_and_empty_curves_say_nothing() -> None:
-    assert course_of(curve(RISE[:19])) is None
-    assert course_of(curve([math.nan] * 50)) is None
-    assert course_of([]) is None
+    assert trend_of(curve(RISE[:19])) is None
+    assert trend_of(curve([math.nan] * 50)) is None
+    assert trend_of([]) is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from codedfl.experiment._evidence import Evidence, SchemeEvidence
+from codedfl.results import Evidence, SchemeEvidence
 from codedfl.training import Evaluation
 from codedfl.typing import FloatArray
 

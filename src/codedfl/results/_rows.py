@@ -1,74 +1,35 @@
-"""A summary of a comparison that can be written as JSON."""
+"""The results of one scheme as a row: the shape that every table, page and file of results reads."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from codedfl._version import __version__
-from codedfl.experiment._comparison import Comparison
-from codedfl.experiment._notes import notes_on
-from codedfl.experiment._privacy_summary import clipped_share, privacy_of
-from codedfl.experiment._verdict import verdict
-from codedfl.files import plain
+from codedfl.results._columns import SHARES, ResultTable, keeping
+from codedfl.results._privacy import privacy_of
 from codedfl.training import Ledger, RunResult
 
-SHARES = (90, 95)
-"""Percentages of the centralised score for which times are reported."""
+if TYPE_CHECKING:
+    from codedfl.results._comparison import Comparison
 
 
-def summarise(comparison: Comparison) -> dict[str, Any]:
-    """Return all results of a comparison as plain numbers, strings, lists and dictionaries."""
-    setting, reference = comparison.setting, comparison.evaluator.reference
-    federation, metric = setting.federation, comparison.evaluator.metric
-    timing, described = setting.timing(), setting.fleet.columns()
-    summary: dict[str, Any] = plain(
-        {
-            "version": __version__,
-            "seed": setting.streams.seed,
-            "dataset": comparison.config.data.dataset,
-            "task": federation.task,
-            "metric": metric,
-            "samples": federation.total_samples,
-            "test_samples": len(federation.test_labels),
-            "dimension": federation.dimension,
-            "outputs": federation.outputs,
-            "coded_samples": setting.code.coded_samples,
-            "clip_norm": setting.code.clip_norm,
-            "clipped_share": clipped_share(setting),
-            "epsilon": setting.privacy.epsilon if setting.privacy else None,
-            "delta": comparison.config.privacy.delta,
-            "local_steps": setting.local_steps,
-            "deadline_s": setting.deadline_s,
-            "bandwidth_hz": setting.channel.bandwidth_hz if timing.radio else None,
-            "straggler_ratio": timing.straggler_ratio(1),
-            "smoothness": setting.gram.smoothness,
-            "incentive": _incentive(comparison),
-            "centralised": {metric: reference.score, "loss": reference.loss} if reference else None,
-            "schemes": [summarise_result(comparison, result) for result in comparison.results],
-            "devices": [
-                {
-                    **asdict(device),
-                    **{name: values[i] for name, values in described.items()},
-                    "arrival_probability": timing.arrival_probability(1)[i],
-                    "uploads": setting.code.uploading[i],
-                    "noise_variance": setting.code.noise_variance[i] if setting.code.uploading[i] else None,
-                }
-                for i, device in enumerate(federation.describe())
-            ],
-            "verdict": verdict(comparison).sentences,
-            "notes": notes_on(comparison),
-            "wall_time_s": comparison.wall_time_s,
-        }
+def table_of(comparison: Comparison) -> ResultTable:
+    """Return the results of a comparison as a table."""
+    reference, target = comparison.evaluator.reference, comparison.setting.privacy
+    rows = [summarise_result(comparison, result) for result in comparison.results]
+    return ResultTable(
+        rows,
+        comparison.evaluator.metric,
+        reference.score if reference else None,
+        keeping(rows, target.epsilon if target else None),
     )
-    return summary
 
 
 def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any]:
     """Return the results and costs of one scheme."""
-    result, metric = result, comparison.evaluator.metric
+    metric = comparison.evaluator.metric
     final, ledger = result.final, result.progress.ledger
     usable = result.status != "diverged"
     return {
@@ -97,19 +58,6 @@ def summarise_result(comparison: Comparison, result: RunResult) -> dict[str, Any
         "step_size_trials": [asdict(trial) for trial in result.choice.trials] if result.choice else None,
         "step_size_at_edge_of_grid": result.choice.at_edge if result.choice else None,
         "wall_time_s": result.progress.wall_time_s,
-    }
-
-
-def _incentive(comparison: Comparison) -> dict[str, Any] | None:
-    """Return the rewards of the devices and the resulting noise; None without a mechanism."""
-    incentive, code = comparison.config.incentive, comparison.setting.code
-    if incentive.mechanism == "none":
-        return None
-    return {
-        "mechanism": incentive.mechanism,
-        "total_reward": incentive.total_reward,
-        "participants": int(np.count_nonzero(code.uploading)),
-        "total_noise_variance": float(np.sum(code.noise_variance[code.uploading])),
     }
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from codedfl._messages import number
+from codedfl.results._rows import table_of
 from codedfl.training import RunResult
 
 if TYPE_CHECKING:
-    from codedfl.experiment._comparison import Comparison
     from codedfl.plotting import Clock
+    from codedfl.results._comparison import Comparison
 
 CELL = "padding:2px 10px;text-align:"
 
@@ -46,20 +46,23 @@ def curves_png(comparison: Comparison, clock: Clock) -> bytes:
 
 def in_html(comparison: Comparison) -> str:
     """Return a table of the results above the learning curves, as HTML that needs no other file."""
-    private, reference = comparison.setting.privacy is not None, comparison.evaluator.reference
+    reference = comparison.evaluator.reference
     title = f"{comparison.config.data.dataset}: {comparison.setting.federation.total_samples} samples on "
     title += f"{comparison.setting.federation.devices} devices"
     if reference:
         title += f"; the centralised optimum has {comparison.evaluator.metric} {reference.score:.4f}"
-    columns = ["scheme", comparison.evaluator.metric, "rounds", "simulated s", "everything charged s", "MB up"]
-    columns += ["epsilon", "covers"] if private else []
-    best = max((result.final.score for result in comparison.results if result.status != "diverged"), default=None)
+    table = table_of(comparison)
+    columns = table.columns("notebook")
+    best = table.best(next(column for column in columns if column.is_score))
     rows = []
-    for result in comparison.results:
-        weight = "bold" if result.final.score == best and result.status != "diverged" else "normal"
-        rows.append(_row("td", _cells(comparison, result, private), f' style="font-weight:{weight}"'))
-    table = f"<table><caption>{escape(title)}</caption>{_row('th', columns)}{''.join(rows)}</table>"
-    return f'<div class="codedfl">{table}{_picture(comparison)}</div>'
+    for row in table.rows:
+        weight = "bold" if row["scheme"] in best else "normal"
+        status = "" if row["status"] == "completed" else f" ({row['status']})"
+        cells = [table.text(columns[0], row) + status, *(table.text(column, row) for column in columns[1:])]
+        rows.append(_row("td", cells, f' style="font-weight:{weight}"'))
+    head = _row("th", [column.title for column in columns])
+    shown = f"<table><caption>{escape(title)}</caption>{head}{''.join(rows)}</table>"
+    return f'<div class="codedfl">{shown}{_picture(comparison)}</div>'
 
 
 def _picture(comparison: Comparison) -> str:
@@ -69,21 +72,7 @@ def _picture(comparison: Comparison) -> str:
     return f'<img alt="learning curves" style="max-width:100%;width:720px" src="data:image/png;base64,{image}">'
 
 
-def _cells(comparison: Comparison, result: RunResult, private: bool) -> Iterator[str]:
-    final = result.final
-    yield result.scheme.title if result.status == "completed" else f"{result.scheme.title} ({result.status})"
-    yield _score(result)
-    yield str(final.round)
-    yield f"{final.simulated_time_s:.0f}"
-    yield f"{final.everything_charged_s:.0f}"
-    yield f"{final.bytes_up / 1e6:.1f}"
-    if private:
-        guarantee = comparison.guarantee(result.scheme.name)
-        yield number(guarantee.epsilon)
-        yield guarantee.covers
-
-
-def _row(kind: str, cells: list[str] | Iterator[str], attributes: str = "") -> str:
+def _row(kind: str, cells: Sequence[str], attributes: str = "") -> str:
     shown = [
         f'<{kind} style="{CELL}{"left" if place == 0 else "right"}">{escape(cell)}</{kind}>'
         for place, cell in enumerate(cells)

@@ -18,7 +18,7 @@ from codedfl.setting import Setting
 from codedfl.training import Scheme
 from codedfl.typing import FloatArray
 from codedfl.uploads import NoisyStatistics
-from tests.experiment.made_up import ROWS, evidence, right, scheme
+from tests.results.made_up import ROWS, evidence, right, scheme
 from tests.support import StopAfter, small_config
 
 

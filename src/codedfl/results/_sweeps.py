@@ -10,18 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from codedfl._version import __version__
-from codedfl.experiment._grid import Axes
-from codedfl.experiment._seeds import over_seeds
 from codedfl.files import csv_text, write_atomically
+from codedfl.results._columns import ResultTable, columns_of, keeping
+from codedfl.results._seeds import over_seeds
 
-COLUMNS = (
-    *("time_to_90_s", "time_to_95_s", "simulated_time_s", "everything_charged_s"),
-    *("rounds", "bytes_up", "bytes_up_coded", "loss", "mi_dp_bits", "step_size_scale"),
-)
-"""Numbers of a scheme that a row has, beside its score and its privacy."""
-
-MEANS = ("time_to_90_s", "time_to_95_s", "everything_charged_s", "bytes_up")
-"""Those of which means over seeds are taken."""
+Axes = Mapping[str, Sequence[Any]]
+"""Values by key, the first key being the axis of a picture."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +26,8 @@ class SweepResults:
         axes: values by key.
         dataset: the data of the first point; empty as long as there are no results.
         metric: ``accuracy`` or ``r2``; likewise.
-        rows: one per point, seed and scheme: ``values`` by key, ``seed``, ``scheme``, ``title``, ``status``, ``score``,
-            ``centralised``, ``folder``, and numbers of `COLUMNS`.
+        rows: one per point, seed and scheme: ``values`` by key, ``seed``, ``scheme``, ``title``, ``status``, ``folder``,
+            ``target_epsilon``, and the columns of ``sweep.csv`` by name, such as ``score``.
         complete: number of runs whose results these are.
         planned: number of runs in all.
     """
@@ -72,9 +66,32 @@ class SweepResults:
         return [
             {
                 **{name: group[0][name] for name in ("values", "scheme", "title", "target_epsilon", "covers")},
-                **{name: over_seeds([row[name] for row in group]) for name in ("score", "centralised", *MEANS)},
+                **{
+                    column.name: over_seeds([row[column.name] for row in group], column.bounds)
+                    for column in columns_of("means of a sweep", self.metric)
+                },
             }
             for group in groups.values()
+        ]
+
+    def tables(self) -> list[tuple[Mapping[str, Any], ResultTable]]:
+        """Return the means of every point as a table, with the values of the point."""
+        points: dict[str, list[dict[str, Any]]] = {}
+        for mean in self.means():
+            points.setdefault(json.dumps(mean["values"], default=str), []).append(mean)
+        return [
+            (
+                means[0]["values"],
+                ResultTable(
+                    means,
+                    self.metric,
+                    means[0]["centralised"]["mean"],
+                    keeping(
+                        (row for row in self.rows if row["values"] == means[0]["values"]), means[0]["target_epsilon"]
+                    ),
+                ),
+            )
+            for means in points.values()
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -91,7 +108,8 @@ class SweepResults:
 
     def to_csv(self) -> str:
         """Return one line per point, seed and scheme; the score is called by the name of the metric."""
-        fields = ("seed", "scheme", "title", "status", "score", "centralised", "epsilon", "covers", *COLUMNS, "folder")
+        columns = columns_of("sweep.csv", self.metric)
+        fields = ("seed", "scheme", "title", "status", *(column.name for column in columns), "folder")
         header = [*self.axes, *(self.metric or field if field == "score" else field for field in fields)]
         lines = (
             [*(_cell(value) for value in row["values"].values()), *(_cell(row[field]) for field in fields)]
@@ -116,17 +134,16 @@ class SweepResults:
 
 def _rows(folder: str, values: Mapping[str, Any], summary: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     metric = summary["metric"]
+    shared = {"centralised": (summary["centralised"] or {}).get(metric)}
     for scheme in summary["schemes"]:
         yield {
             "values": dict(values),
             "seed": summary["seed"],
             **{name: scheme[name] for name in ("scheme", "title", "status")},
-            "score": scheme[metric],
-            "centralised": (summary["centralised"] or {}).get(metric),
+            # Both come before the target, and everything else after it.
+            **dict.fromkeys(("score", "centralised")),
             "target_epsilon": summary.get("epsilon"),
-            "epsilon": scheme["privacy"]["epsilon"],
-            "covers": scheme["privacy"]["covers"],
-            **{name: scheme[name] for name in COLUMNS},
+            **{column.name: column.of(scheme | shared) for column in columns_of("sweep.csv", metric)},
             "folder": folder,
         }
 
