@@ -60,7 +60,7 @@ class Heading:
     hint: str = ""
 
 
-MOST_ROOMY = 8
+MOST_ROOMY = 10
 """Columns of a table up to which there is room for wide margins."""
 
 
