@@ -200,7 +200,7 @@ def test_the_configuration_of_many_runs_lists_the_values_that_occur(finished: Pa
     page = str(configuration_section(sweep_of(read_runs([finished])[0])))
     columns = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", page)
     assert columns == ["key", "values in 12 runs", "", "values in 12 runs"]
-    values = ", ".join(f"<code>value-{value}</code>" for value in range(3))
+    values = "<span>" + ", ".join(f"<code>value-{value}</code>" for value in range(3)) + "</span>"
     assert (
         f'<th scope="row"><mark>data.partition</mark></th><td class="" data-label="values in 12 runs">{values}</td>'
         in page

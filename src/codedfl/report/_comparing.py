@@ -177,7 +177,7 @@ def _values(head: str, rows: Sequence[tuple[object, list[Html]]], records: Seque
         cells: list[list[object]] = [[name, *values] for name, values in rows]
     else:
         columns = [Heading(f"values in {len(records)} runs", number=False)]
-        cells = [[name, joined(dict.fromkeys(values), ", ")] for name, values in rows]
+        cells = [[name, markup("<span>{}</span>", joined(dict.fromkeys(values), ", "))] for name, values in rows]
     return table([Heading(head, number=False), *columns], cells, caption, "cards config")
 
 

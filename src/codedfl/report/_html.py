@@ -60,7 +60,7 @@ class Heading:
     hint: str = ""
 
 
-MOST_ROOMY = 8
+MOST_ROOMY = 10
 """Columns of a table up to which there is room for wide margins."""
 
 
@@ -90,8 +90,8 @@ def table(columns: Sequence[Heading], rows: Iterable[Sequence[object]], caption:
 
 
 def breakable(name: str) -> Html:
-    """Return a heading that may be broken after the dots and underscores of a key."""
-    return Html(re.sub(r"([._])(?=\w)", r"\1<wbr>", text(name)))
+    """Return a heading that may be broken after dots and underscores, such as those of a key."""
+    return Html(re.sub(r"([._])(?=[^\W\d_])", r"\1<wbr>", text(name)))
 
 
 def _cells(columns: Sequence[Heading], row: Sequence[object]) -> Html:
