@@ -16,7 +16,7 @@ from codedfl.federation._checks import (
     checked_hello,
     typical_norm,
 )
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 from codedfl.uploads import Received
 from tests.federation.fuzz_checks import (
     BATCH,

@@ -10,11 +10,10 @@ import pytest
 
 from codedfl.errors import InputError
 from codedfl.federation._client import Client
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._rounds import Rounds
 from codedfl.federation._store import ServerStore, state_folder
+from codedfl.federation.transport import Kind, Packet
 from codedfl.training import record_arrays
 from tests.federation.support import (
     NAMES,

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._joining import Joining, menu_values, offered_menu
-from codedfl.federation._packet import Packet
 from codedfl.federation._requests import wants_smoothness
+from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,
     Clock,

@@ -12,11 +12,10 @@ import pytest
 
 from codedfl.errors import InputError
 from codedfl.federation import _coordinator
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._rounds import Rounds
 from codedfl.federation._standing import Conduct
+from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,
     InProcess,

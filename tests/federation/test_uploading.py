@@ -9,12 +9,11 @@ import pytest
 
 from codedfl.federation._client import Client
 from codedfl.federation._coordinator import Coordinator
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._joining import Joining
-from codedfl.federation._packet import Packet
 from codedfl.federation._uploading import Uploading
 from codedfl.federation._uploads import UploadTask
+from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,
     Clock,

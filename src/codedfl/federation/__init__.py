@@ -4,7 +4,7 @@
 machine. Importing this package does not import Flower, but keeps it from calling home when it is.
 """
 
-from codedfl.federation._quiet import be_quiet
+from codedfl.federation.transport.flower import be_quiet
 
 be_quiet()  # before anything imports flwr
 

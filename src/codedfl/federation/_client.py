@@ -19,11 +19,9 @@ from codedfl.federation._checks import MASKED
 from codedfl.federation._client_config import ClientConfig
 from codedfl.federation._config_files import read_client, read_federation
 from codedfl.federation._device_data import load_rows
-from codedfl.federation._exchange import REFUSED, Kind
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._masked_device import MaskedDevice
 from codedfl.federation._memory import Memory
-from codedfl.federation._packet import Packet
 from codedfl.federation._policy import (
     NoiseLevel,
     agreed_noise,
@@ -41,6 +39,7 @@ from codedfl.federation._release_ledger import ReleaseLedger
 from codedfl.federation._requests import TrainRequest, requested_menu, requested_train, wants_smoothness
 from codedfl.federation._uploads import UploadTask
 from codedfl.federation._vault import Vault, digest_of
+from codedfl.federation.transport import REFUSED, Kind, Packet
 from codedfl.files import Arrays
 from codedfl.identity import identity
 from codedfl.losses import Loss

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codedfl.federation._checks import BadMessage
-from codedfl.federation._exchange import Exchange, Reply
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._journal import Journal
 from codedfl.federation._standing import Standing
 from codedfl.federation._store import ServerStore
+from codedfl.federation.transport import Hub, Reply
 
 
 @dataclass
@@ -19,14 +19,14 @@ class ServerContext:
     Args:
         config: the federation.
         store: its folder.
-        exchange: messages to devices.
+        hub: messages to devices.
         journal: what happens is written here.
         standing: how devices have behaved.
     """
 
     config: FederationConfig
     store: ServerStore
-    exchange: Exchange
+    hub: Hub
     journal: Journal
     standing: Standing
 
@@ -59,9 +59,9 @@ class ServerPart:
         return self.context.store
 
     @property
-    def exchange(self) -> Exchange:
+    def hub(self) -> Hub:
         """Messages to devices."""
-        return self.context.exchange
+        return self.context.hub
 
     @property
     def journal(self) -> Journal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,6 @@ from codedfl.federation._arrivals import NetworkArrivals
 from codedfl.federation._config_files import read_federation
 from codedfl.federation._context import ServerContext, ServerPart
 from codedfl.federation._device_data import load_rows
-from codedfl.federation._exchange import Exchange
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._joining import Joining
 from codedfl.federation._journal import Journal
@@ -28,6 +28,7 @@ from codedfl.federation._standing import Standing
 from codedfl.federation._store import ServerStore, state_folder
 from codedfl.federation._uploading import Uploading
 from codedfl.federation._uploads import UploadTask
+from codedfl.federation.transport import Hub
 from codedfl.files import write_atomically
 from codedfl.setting import Setting
 from codedfl.streams import Streams
@@ -48,12 +49,12 @@ class Coordinator(ServerPart):
     folder: Path
 
     @classmethod
-    def open(cls, folder: Path, exchange: Exchange) -> Coordinator:
+    def open(cls, folder: Path, hub: Hub) -> Coordinator:
         """Open the server of a federation that `initialise` made."""
         config = read_federation(folder / "federation.toml")
         store = ServerStore(state_folder(folder))
         standing = Standing(config.training.most_refusals)
-        return cls(ServerContext(config, store, exchange, Journal(store), standing), folder)
+        return cls(ServerContext(config, store, hub, Journal(store), standing), folder)
 
     def run(self) -> Rounds:
         """Run all phases that are not done yet.
@@ -198,3 +199,16 @@ def server_test_data(folder: Path, config: FederationConfig) -> tuple[FloatArray
         return None
     rows = load_rows(folder / config.server.test_file, config)
     return rows.features, rows.labels
+
+
+def run_server(folder: Path, hub: Hub) -> None:
+    """Run the federation of a folder with the devices of a hub; its status says how it ended."""
+    coordinator = Coordinator.open(folder, hub)
+    with coordinator.store.lock():
+        coordinator.journal.status(phase="starting", process=os.getpid())
+        try:
+            coordinator.run()
+        except InputError as error:
+            coordinator.journal.note("stopped", reason=str(error))
+            coordinator.journal.status(phase="stopped", reason=str(error))
+            raise

@@ -21,7 +21,6 @@ from codedfl.federation._config_files import parse_federation
 from codedfl.federation._device_data import load_rows
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._launch import serve
-from codedfl.federation._quiet import be_quiet
 from codedfl.federation._replay import pooled_setting, replay
 from codedfl.federation._setup import initialise
 from codedfl.files import csv_text
@@ -143,7 +142,6 @@ class DemoDevices:
     restarted_in: int | None = field(init=False, default=None)
 
     def __enter__(self) -> DemoDevices:
-        be_quiet()
         self._stack = ExitStack()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         for name in DEVICES:

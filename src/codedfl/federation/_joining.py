@@ -12,11 +12,10 @@ import numpy as np
 from codedfl.errors import InputError
 from codedfl.federation._checks import BadMessage, Hello, checked_hello
 from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Reply
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._requests import wants_smoothness
 from codedfl.federation._roster import Roster
+from codedfl.federation.transport import Packet, Reply
 from codedfl.incentive import DeviceTraits, Menu, contract_for_reward, table_sensitivities
 from codedfl.privacy import noise_variance_for_mi_dp
 
@@ -91,7 +90,7 @@ class Joining(ServerPart):
         later: dict[str, float] = {}
         began = self.clock()
         while self._open(hellos) and self.clock() - began < training.join_s:
-            online = self.exchange.online()
+            online = self.hub.online()
             missing = [
                 name
                 for name in config.devices
@@ -104,7 +103,7 @@ class Joining(ServerPart):
                 self.sleep(0.5)
                 continue
             within = min(HELLO_S, training.join_s)
-            for reply in self.exchange.ask("hello", dict.fromkeys(missing, request), within):
+            for reply in self.hub.ask("hello", dict.fromkeys(missing, request), within):
                 hello = self._checked(reply, 0 if menu is None else menu.items)
                 later[reply.device] = self.clock() + AGAIN_S
                 if hello:

@@ -12,13 +12,12 @@ import numpy as np
 from codedfl.errors import InputError
 from codedfl.federation._checks import BadMessage, checked_answer, checked_upload
 from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Kind, Reply
 from codedfl.federation._joining import menu_values, offered_menu, require_bought
 from codedfl.federation._masked_device import masking_terms
-from codedfl.federation._packet import Packet, Value
 from codedfl.federation._roster import Roster
 from codedfl.federation._uploads import UploadTask
 from codedfl.federation.masking import MaskedSum
+from codedfl.federation.transport import Kind, Packet, Reply, Value
 from codedfl.files import PRIVATE, Arrays, read_npz, write_npz
 from codedfl.typing import FloatArray
 from codedfl.uploads import Received
@@ -150,9 +149,9 @@ class MaskedUploading(ServerPart):
         common = {"federation": self.config.name, "prescription": self.config.prescription()}
         began, left = self.clock(), set(names)
         while left and (within_s := self.config.training.upload_s / 5 - (self.clock() - began)) > 0:
-            ready = left & self.exchange.online()
+            ready = left & self.hub.online()
             requests = {name: Packet({}, common | values_for(name)) for name in ready}
-            for reply in self.exchange.ask(kind, requests, within_s) if requests else ():
+            for reply in self.hub.ask(kind, requests, within_s) if requests else ():
                 if reply.packet is None:
                     self.context.note_silence(reply)
                     if reply.declined:

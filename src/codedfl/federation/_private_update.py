@@ -14,8 +14,8 @@ from codedfl._messages import shown
 from codedfl.coding import Geometry, Rows, clip_weights, clipped_labels
 from codedfl.errors import InputError
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._requests import agreed_training, requested_model, requested_round
+from codedfl.federation.transport import Packet
 from codedfl.privacy import BLOCK_ROWS, GaussianMechanism, Noise
 from codedfl.training import clipped_sum
 from codedfl.typing import FloatArray

@@ -13,7 +13,7 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._memory import NEVER
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 from codedfl.incentive import Menu
 from codedfl.training import Payload
 from codedfl.typing import FloatArray

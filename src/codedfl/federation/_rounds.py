@@ -14,13 +14,12 @@ from codedfl.errors import InputError
 from codedfl.federation._arrivals import NetworkArrivals
 from codedfl.federation._checks import BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
 from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Reply
 from codedfl.federation._memory import NEVER
 from codedfl.federation._pace import Pace
-from codedfl.federation._packet import Packet, Value
 from codedfl.federation._roster import Roster
 from codedfl.federation._standing import Standing
 from codedfl.federation._store import Checkpoint
+from codedfl.federation.transport import Packet, Reply, Value
 from codedfl.parallel import one_blas_thread
 from codedfl.training import (
     Evaluator,
@@ -140,7 +139,7 @@ class Rounds(ServerPart):
         step_size = self.learning_rate.at(k)
         asked = self._awaited_requests(step_size)
         packets = {self.roster.names[i]: packet for i, (_, packet) in asked.items()}
-        replies = self.exchange.ask("train", packets, self.config.training.deadline_s) if packets else iter(())
+        replies = self.hub.ask("train", packets, self.config.training.deadline_s) if packets else iter(())
         server_update = self._server_update(k, step_size)
         received = self._bounded(dict(self._received(replies, {i: rows for i, (rows, _) in asked.items()}, k)), k)
         attendance = self.arrivals.record(
@@ -184,7 +183,7 @@ class Rounds(ServerPart):
         task = scheme.device.task(self.prepared.device, self.state.round, step_size)
         if task is None:
             return {}
-        online, sizes = self.exchange.online(), self.sizes_to_ask()
+        online, sizes = self.hub.online(), self.sizes_to_ask()
         arrays = {**sent_to_devices(scheme, self.state), **task.arrays}
         values: dict[str, Value] = {
             "federation": self.config.name,

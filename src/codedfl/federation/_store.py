@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,6 +31,37 @@ _ARRAY = "array."
 def state_folder(folder: Path) -> Path:
     """Return the folder in which the server keeps its progress."""
     return folder / "server" / "state"
+
+
+@dataclass
+class NewEvents:
+    """Reads events as they are written; each is read once.
+
+    Args:
+        path: ``events.jsonl``, which may not be there yet.
+    """
+
+    path: Path
+    _read: int = field(init=False, repr=False, default=0)
+
+    def read_new(self) -> list[dict[str, Any]]:
+        """Return the events since the last call, without lines that a crash cut off."""
+        if not self.path.is_file():
+            return []
+        events = []
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # it is still being written
+                self._read += len(line)
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    events.append(event)
+        return events
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,19 +220,13 @@ class ServerStore:
         with _writing(path), path.open("a+b") as file:
             file.write((b"" if _ends_a_line(file) else b"\n") + _plain_json(event).encode() + b"\n")
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield all events in order, without lines that a crash cut off."""
-        path = self.folder / "events.jsonl"
-        if not path.is_file():
-            return
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(event, dict):
-                    yield event
+    def read_events(self) -> NewEvents:
+        """Return a reader of the events, from the first on."""
+        return NewEvents(self.folder / "events.jsonl")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return all events in order, without lines that a crash cut off."""
+        return self.read_events().read_new()
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace ``status.json``; numbers that are not finite become null."""

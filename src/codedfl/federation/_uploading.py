@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 from codedfl.federation._checks import BadMessage, checked_upload
 from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Reply
 from codedfl.federation._joining import menu_values, offered_menu, require_bought
-from codedfl.federation._packet import Packet
 from codedfl.federation._roster import Roster
 from codedfl.federation._uploads import UploadTask
+from codedfl.federation.transport import Packet, Reply
 
 
 @dataclass
@@ -51,9 +50,9 @@ class Uploading(ServerPart):
             missing = self._missing(declined)
             if not missing:
                 break
-            online = self.exchange.online()
+            online = self.hub.online()
             ready = [name for name in missing if name in online]
-            for reply in self.exchange.ask("coded", dict.fromkeys(ready, request), left_s) if ready else ():
+            for reply in self.hub.ask("coded", dict.fromkeys(ready, request), left_s) if ready else ():
                 if reply.declined:
                     declined.add(reply.device)
                 self._keep(reply)

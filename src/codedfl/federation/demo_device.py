@@ -11,7 +11,7 @@ from pathlib import Path
 
 from codedfl.federation._client import Client
 from codedfl.federation._launch import only_client, serve_device
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 
 SLOW_S = 0.012
 """Seconds that a slow device takes for a row."""

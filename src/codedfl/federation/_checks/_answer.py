@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from codedfl.federation._checks._fields import BadMessage, require_names, require_same, told
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 
 
 @dataclass(frozen=True)

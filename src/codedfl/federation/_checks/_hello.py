@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from codedfl.federation._checks._fields import number, require_names, require_same, text, whole
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 from codedfl.uploads import LARGEST_PRODUCT
 
 MOST_SAMPLES = 2**40

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codedfl.federation._checks._fields import checked_array, number, require_names, require_same, whole
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 from codedfl.typing import FloatArray
 from codedfl.uploads import LARGEST_PRODUCT
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from codedfl._messages import shown
 from codedfl.federation._checks._fields import BadMessage, checked_array, number, require_names, require_same, whole
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 from codedfl.uploads import Array, ArrayLayout, Layout, Received, Terms, Upload
 
 MASKED = "masked"
