@@ -10,6 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -228,15 +229,15 @@ class DeviceThreads(DemoDevices):
 
     def start(self, name: str, *, slow: bool = False, dies_in: int = -1) -> None:
         """Start a thread."""
-        options = {
-            "slow": slow,
-            "dies_in": dies_in,
-            "kind": DemoThread,
-            "stop": self._stop,
-            "transport": self.transport,
-        }
-        folder = self.folder / "devices" / name
-        thread = threading.Thread(target=serve_demo_device, args=(folder,), kwargs=options, name=name, daemon=True)
+        folder, transport = self.folder / "devices" / name, self.transport
+
+        def serve_until_death() -> None:
+            with suppress(SystemExit):
+                serve_demo_device(
+                    folder, slow=slow, dies_in=dies_in, kind=DemoThread, stop=self._stop, transport=transport
+                )
+
+        thread = threading.Thread(target=serve_until_death, name=name, daemon=True)
         self._running[name] = thread
         thread.start()
 
