@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,27 +100,27 @@ class Coordinator(ServerPart):
     def _uploaded(
         self, roster: Roster, scheme: Scheme, test: tuple[FloatArray, FloatArray] | None
     ) -> tuple[Setting, Any]:
-        """Collect what is missing, and build what the server holds."""
+        """Collect what is missing, and build what the server holds; every upload is read once."""
         task = UploadTask.of(self.config)
         declared: dict[str, tuple[float, float]] = {}
         received: Iterable[tuple[int, Received]] = ()
         if task is not None and self.config.coding.sums_only:
             masked = MaskedUploading(self.context, roster, task, self._public_keys())
             masked.collect()
-            declared, received = masked.declared(), masked.received()
+            declared = masked.declared()
+            # Summed in the order of the roster, as by a server that sees each.
+            total = float(_noise(declared, roster)[:, 0].sum())
+            received = [(i, replace(upload, noise_variance=total)) for i, upload in masked.received()]
+            names: Collection[str] = tuple(declared)
         elif task is not None:
-            held = self._held(Uploading(self.context, roster, task))
-            declared = {
-                name: (upload.noise_variance, upload.label_noise_variance)
-                for name, upload in self.store.uploads(task.upload.name)
-                if name in held
-            }
-            received = (
-                (roster.index(name), upload) for name, upload in self.store.uploads(task.upload.name) if name in held
-            )
-        if task is not None and not declared:
+            names = self._held(Uploading(self.context, roster, task))
+            received = self._received(names, task, roster, declared)
+        if task is not None and not names:
             raise InputError("no device uploaded anything: see events.jsonl for the reasons, mend them, and resume.")
-        noise = np.array([declared.get(name, (0.0, 0.0)) for name in roster.names]).reshape(-1, 2)
+        held = None
+        if scheme.upload is not None:
+            held = scheme.upload.collect(self.config.terms, roster.sizes.astype(np.float64), received)
+        noise = _noise(declared, roster)
         setting = remote_setting(
             self.config,
             roster.names,
@@ -131,13 +131,16 @@ class Coordinator(ServerPart):
             test,
             Streams(roster.seed),
         )
-        if scheme.upload is None:
-            return setting, None
-        if self.config.coding.sums_only:  # summed in the order of the roster, as by a server that sees each
-            total = float(noise[:, 0].sum())
-            received = [(i, replace(upload, noise_variance=total)) for i, upload in received]
-        samples = setting.federation.samples.astype(np.float64)
-        return setting, scheme.upload.collect(self.config.terms, samples, received)
+        return setting, held
+
+    def _received(
+        self, names: Collection[str], task: UploadTask, roster: Roster, declared: dict[str, tuple[float, float]]
+    ) -> Iterator[tuple[int, Received]]:
+        """Yield uploads, of which one is in memory at a time, and note the noise that their devices declared."""
+        for name in sorted(names):
+            upload = self.store.upload(name, task.upload.name)
+            declared[name] = upload.noise_variance, upload.label_noise_variance
+            yield roster.index(name), upload
 
     def _held(self, uploading: Uploading) -> frozenset[str]:
         """Return whose uploads count."""
@@ -175,6 +178,11 @@ class Coordinator(ServerPart):
         return LearningRate.relative(
             scale, curvature * known * float(samples.sum() / samples[setting.code.uploading].sum())
         )
+
+
+def _noise(declared: Mapping[str, tuple[float, float]], roster: Roster) -> FloatArray:
+    """Return the noise variances of all devices, (N, 2), zero for those that declared none."""
+    return np.array([declared.get(name, (0.0, 0.0)) for name in roster.names]).reshape(-1, 2)
 
 
 def require_runnable(folder: Path, config: FederationConfig) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from codedfl.federation._context import ServerPart
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._requests import wants_smoothness
 from codedfl.federation._roster import Roster
-from codedfl.federation.transport import Packet, Reply
+from codedfl.federation.transport import Packet
 from codedfl.incentive import DeviceTraits, Menu, contract_for_reward, table_sensitivities
 from codedfl.privacy import noise_variance_for_mi_dp
 
@@ -62,12 +61,7 @@ class Joining(ServerPart):
 
     Args:
         context: the server.
-        clock: seconds, for tests.
-        sleep: waits between attempts, for tests.
     """
-
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def roster(self) -> Roster:
         """Return the devices that joined: all, or at least ``training.least_devices`` when ``training.join_s`` is over.
@@ -87,31 +81,20 @@ class Joining(ServerPart):
             },
         )
         hellos: dict[str, Hello] = {}
-        later: dict[str, float] = {}
-        began = self.clock()
-        while self._open(hellos) and self.clock() - began < training.join_s:
-            online = self.hub.online()
-            missing = [
-                name
-                for name in config.devices
-                if name in online
-                and name not in hellos
-                and not self.standing.is_excluded(name)
-                and self.clock() >= later.get(name, began)
-            ]
-            if not missing:
-                self.sleep(0.5)
-                continue
-            within = min(HELLO_S, training.join_s)
-            for reply in self.hub.ask("hello", dict.fromkeys(missing, request), within):
-                hello = self._checked(reply, 0 if menu is None else menu.items)
-                later[reply.device] = self.clock() + AGAIN_S
-                if hello:
-                    hellos[reply.device] = hello
-                    self.journal.note("joined", device=reply.device, samples=hello.samples, uploads=hello.joins)
-                    self.journal.status(phase="joining", joined=len(hellos), devices=len(config.devices))
-            if self._open(hellos):
-                self.sleep(0.5)
+        items, within_s = 0 if menu is None else menu.items, min(HELLO_S, training.join_s)
+
+        def missing() -> list[str]:
+            return [name for name in config.devices if name not in hellos and not self.standing.is_excluded(name)]
+
+        for reply in self.gather(
+            "hello", training.join_s, missing, lambda _: request, longest_s=within_s, again_s=AGAIN_S
+        ):
+            check = partial(checked_hello, device=reply.device, prescription=config.prescription(), menu_items=items)
+            hello = self.checked(reply, "hello", check)
+            if hello:
+                hellos[reply.device] = hello
+                self.journal.note("joined", device=reply.device, samples=hello.samples, uploads=hello.joins)
+                self.journal.status(phase="joining", joined=len(hellos), devices=len(config.devices))
         least = training.least_devices or len(config.devices)
         if len(hellos) < least:
             absent = ", ".join(name for name in config.devices if name not in hellos)
@@ -120,21 +103,3 @@ class Joining(ServerPart):
                 f" are needed: start {absent}, raise training.join_s, or set training.least_devices; then resume."
             )
         return Roster.of(hellos, config.devices, secrets.randbits(62), config.prescription())
-
-    def _open(self, hellos: Mapping[str, Hello]) -> bool:
-        """Return whether anybody who may still join has not."""
-        return any(name not in hellos and not self.standing.is_excluded(name) for name in self.config.devices)
-
-    def _checked(self, reply: Reply, items: int) -> Hello | None:
-        if reply.packet is None:
-            self.context.note_silence(reply)
-            return None
-        try:
-            hello = checked_hello(
-                reply.packet, device=reply.device, prescription=self.config.prescription(), menu_items=items
-            )
-        except BadMessage as bad:
-            self.context.refuse(reply, "hello", bad)
-            return None
-        self.standing.accept(reply.device)
-        return hello
