@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from codedfl.federation import _coordinator
+from codedfl.federation._arrivals import Pace
 from codedfl.federation._context import ServerContext
-from codedfl.federation._pace import Pace
 from tests.federation.support import Clock, copy_federation, digits_config, make_federation, open_clients
 
 

@@ -18,8 +18,8 @@ from codedfl.federation._config_files import federation_toml, parse_federation
 from codedfl.federation._coordinator import Coordinator
 from codedfl.federation._device_data import load_rows
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._replay import pooled_setting
 from codedfl.federation._rounds import Rounds
+from codedfl.federation._settings import pooled_setting
 from codedfl.federation._setup import initialise
 from codedfl.federation._store import ServerStore, state_folder
 from codedfl.federation.transport import Kind, Packet, Reply, reply_of

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
+from codedfl.federation._context import Conduct
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._rounds import Rounds
-from codedfl.federation._standing import Conduct
 from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,

@@ -11,8 +11,8 @@ from codedfl.federation._client import Client
 from codedfl.federation._coordinator import Coordinator
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._joining import Joining
+from codedfl.federation._requests import UploadTask
 from codedfl.federation._uploading import Uploading
-from codedfl.federation._uploads import UploadTask
 from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,

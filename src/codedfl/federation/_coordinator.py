@@ -13,21 +13,18 @@ import numpy as np
 from codedfl.errors import InputError
 from codedfl.federation._arrivals import NetworkArrivals
 from codedfl.federation._config_files import read_federation
-from codedfl.federation._context import ServerContext, ServerPart
+from codedfl.federation._context import Journal, ServerContext, ServerPart, Standing
 from codedfl.federation._device_data import load_rows
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._joining import Joining
-from codedfl.federation._journal import Journal
+from codedfl.federation._joining import Joining, Roster
 from codedfl.federation._masked_device import read_roster
 from codedfl.federation._masked_uploading import MaskedUploading
-from codedfl.federation._remote import remote_setting
+from codedfl.federation._requests import UploadTask
 from codedfl.federation._results import write_results
-from codedfl.federation._roster import Roster
 from codedfl.federation._rounds import Rounds
-from codedfl.federation._standing import Standing
+from codedfl.federation._settings import remote_setting
 from codedfl.federation._store import ServerStore, state_folder
 from codedfl.federation._uploading import Uploading
-from codedfl.federation._uploads import UploadTask
 from codedfl.federation.transport import Hub
 from codedfl.files import write_atomically
 from codedfl.setting import Setting

@@ -23,7 +23,7 @@ from codedfl.federation._config_files import parse_federation
 from codedfl.federation._device_data import load_rows
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._launch import serve
-from codedfl.federation._replay import pooled_setting, replay
+from codedfl.federation._settings import pooled_setting, replay
 from codedfl.federation._setup import initialise
 from codedfl.federation.demo_device import DemoThread, serve_demo_device
 from codedfl.federation.transport import LocalTransport

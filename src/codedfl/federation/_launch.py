@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.federation._config_files import read_client, read_federation
 from codedfl.federation._federation_config import FederationConfig
+from codedfl.federation._locks import locked
 from codedfl.federation._release_ledger import ReleaseLedger
 from codedfl.federation._store import NewEvents, ServerStore, state_folder
 from codedfl.federation.transport import Transport
@@ -108,13 +108,10 @@ def _ignore(event: dict[str, Any]) -> None:
 def _only_server(state: Path) -> Iterator[None]:
     """Keep a second server out of the folder."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (state / "launcher.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"a server is running in {shown(state.parent.parent)}: watch it with `codedfl federation status`, or stop it."
-            ) from error
+    running = InputError(
+        f"a server is running in {shown(state.parent.parent)}: watch it with `codedfl federation status`, or stop it."
+    )
+    with locked(state / "launcher.lock", lambda _: running):
         yield
 
 
@@ -190,11 +187,8 @@ def only_client(folder: Path) -> Iterator[None]:
     config = read_client(folder / "client.toml")
     state = folder / config.state
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (state / "client.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"another process serves the device in {shown(folder)}: stop it first.") from error
+    serving = InputError(f"another process serves the device in {shown(folder)}: stop it first.")
+    with locked(state / "client.lock", lambda _: serving):
         yield
 
 

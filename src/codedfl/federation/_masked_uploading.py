@@ -11,10 +11,9 @@ import numpy as np
 
 from codedfl.federation._checks import checked_answer, checked_upload
 from codedfl.federation._context import ServerPart
-from codedfl.federation._joining import menu_values, offered_menu, require_bought
+from codedfl.federation._joining import Roster, menu_values, offered_menu, require_bought
 from codedfl.federation._masked_device import masking_terms
-from codedfl.federation._roster import Roster
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation._requests import UploadTask
 from codedfl.federation.masking import MaskedSum
 from codedfl.federation.transport import Kind, Packet, Value
 from codedfl.files import PRIVATE, Arrays, read_npz, write_npz

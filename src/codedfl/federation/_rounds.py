@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.federation._arrivals import NetworkArrivals
+from codedfl.federation._arrivals import NetworkArrivals, Pace
 from codedfl.federation._checks import ReceivedUpdate, bounded, checked_update, typical_norm
-from codedfl.federation._context import ServerPart
-from codedfl.federation._memory import NEVER
-from codedfl.federation._pace import Pace
-from codedfl.federation._roster import Roster
-from codedfl.federation._standing import Standing
+from codedfl.federation._context import ServerPart, Standing
+from codedfl.federation._joining import Roster
 from codedfl.federation._store import Checkpoint
+from codedfl.federation._vault import NEVER
 from codedfl.federation.transport import Packet, Reply, Value
 from codedfl.parallel import one_blas_thread
 from codedfl.training import (

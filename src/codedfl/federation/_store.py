@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
+from codedfl.federation._locks import locked
 from codedfl.files import PRIVATE, Arrays, open_atomically, read_npz, remove_leftovers, sync_folder, write_atomically
 from codedfl.identity import identity
 from codedfl.uploads import Received
@@ -146,11 +146,6 @@ class ServerStore:
             array.flags.writeable = False
         return upload
 
-    def uploads(self, kind: str) -> Iterator[tuple[str, Received]]:
-        """Yield device and upload of a kind in the order of names; one is in memory at a time."""
-        for device in sorted(path.stem for path in self.folder.glob("uploads/*.npz")):
-            yield device, self.upload(device, kind)
-
     def _upload_path(self, device: str) -> Path:
         if not _DEVICE.fullmatch(device):
             raise InputError(
@@ -265,21 +260,19 @@ class ServerStore:
             InputError: another server holds it.
         """
         path = self.folder / "lock"
-        with _writing(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
-        with os.fdopen(descriptor, "r+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                holder = file.read(20).decode("ascii", "replace").strip()
-                raise InputError(
-                    f"{shown(self.folder)} is in use by the server with process id {holder or 'unknown'}: wait for it, stop it,"
-                    " or choose another folder."
-                ) from error
+
+        def in_use(descriptor: int) -> InputError:
+            holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
+            return InputError(
+                f"{shown(self.folder)} is in use by the server with process id {holder or 'unknown'}: wait for it, stop it,"
+                " or choose another folder."
+            )
+
+        with ExitStack() as stack:
             with _writing(path):
-                file.truncate(0)
-                file.write(str(os.getpid()).encode())
-                file.flush()
+                descriptor = stack.enter_context(locked(path, in_use))
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
                 remove_leftovers(self.folder)
             yield
 

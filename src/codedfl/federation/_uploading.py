@@ -8,9 +8,8 @@ from functools import partial
 
 from codedfl.federation._checks import checked_upload
 from codedfl.federation._context import ServerPart
-from codedfl.federation._joining import menu_values, offered_menu, require_bought
-from codedfl.federation._roster import Roster
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation._joining import Roster, menu_values, offered_menu, require_bought
+from codedfl.federation._requests import UploadTask
 from codedfl.federation.transport import Packet, Reply
 from codedfl.uploads import Received
 

@@ -13,13 +13,14 @@ from codedfl.federation.transport._interface import (
     Kind,
     Link,
     MaskedKind,
+    Packet,
     Reply,
     Transport,
+    Value,
     failure_of,
     reply_of,
 )
 from codedfl.federation.transport._local import HubClosed, LocalTransport
-from codedfl.federation.transport._packet import Packet, Value
 
 __all__ = [
     "LARGE_KINDS",

@@ -15,8 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from codedfl.federation._config_files import read_client
-from codedfl.federation.transport._interface import Answer, Kind, Reply, failure_of, reply_of
-from codedfl.federation.transport._packet import Packet
+from codedfl.federation.transport._interface import Answer, Kind, Packet, Reply, failure_of, reply_of
 
 log = logging.getLogger("codedfl.federation")
 

@@ -3,7 +3,7 @@
 Nothing else in this project imports Flower, and this package does so only when it is used. Beside Flower's public interface
 (`flwr.app`, `flwr.serverapp`, the program ``flower-superlink``) it takes eight modules that Flower calls its own:
 
-- `flwr.proto`, the messages of its protocol, which devices and the starting of runs need;
+- `flwr.proto`, the messages of its protocol (seven files of them), which devices and the starting of runs need;
 - `flwr.supercore.control` and `flwr.cli.build`, to register devices and start the run: the command line of Flower would start a
   process of two seconds for each device;
 - `flwr.supernode.fleet_http_client` and `node_auth_http_interceptor`, the connection of a device and its signature;

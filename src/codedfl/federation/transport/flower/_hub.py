@@ -10,8 +10,7 @@ from typing import Protocol
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from codedfl.federation.transport._interface import LARGE_KINDS, Kind, Reply, reply_of
-from codedfl.federation.transport._packet import Packet
+from codedfl.federation.transport._interface import LARGE_KINDS, Kind, Packet, Reply, reply_of
 from codedfl.federation.transport.flower._records import NAME, UNREACHABLE, from_records, message_type, to_records
 
 POLL_S = 0.1

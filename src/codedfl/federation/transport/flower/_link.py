@@ -37,8 +37,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from codedfl.federation.transport._interface import REFUSED, Answer, Kind, failure_of
-from codedfl.federation.transport._packet import Packet
+from codedfl.federation.transport._interface import REFUSED, Answer, Kind, Packet, failure_of
 from codedfl.federation.transport.flower._records import FAILED, NAME, from_records, kind_of, to_records
 
 log = logging.getLogger("codedfl.federation")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from codedfl.federation.transport._packet import Packet
+from codedfl.federation.transport._interface import Packet
 
 ARRAYS, VALUES = "arrays", "values"
 NPY = "numpy.ndarray"
