@@ -115,3 +115,33 @@ def test_other_packages_import_what_a_package_exports() -> None:
         if package_of(other) and package_of(name) != package_of(other) and other.rsplit(".", 1)[1].startswith("_")
     ]
     assert not wrong
+
+
+FLOWER = "codedfl.federation.transport.flower"
+PUBLIC_FLOWER = ("flwr.app", "flwr.serverapp")
+PRIVATE_FLOWER = {
+    "flwr.cli.build",
+    "flwr.common.serde",
+    "flwr.proto",
+    "flwr.supercore.control",
+    "flwr.supercore.inflatable.inflatable_object",
+    "flwr.supercore.inflatable.inflatable_utils",
+    "flwr.supernode.fleet_http_client",
+    "flwr.supernode.node_auth_http_interceptor",
+}
+"""What is used of Flower beside its public interface; the docstring of its transport says why."""
+
+
+def test_only_its_transport_imports_flower_and_little_that_is_private() -> None:
+    imported = {name: _all_imports(path) for name, path in MODULES.items()}
+    flower = {name: {other for other in others if other.split(".")[0] == "flwr"} for name, others in imported.items()}
+    assert {name for name, others in flower.items() if others and not name.startswith(FLOWER)} == set()
+    private = {other for others in flower.values() for other in others if not other.startswith(PUBLIC_FLOWER)}
+    assert private == PRIVATE_FLOWER
+
+
+def _all_imports(path: Path) -> set[str]:
+    """Return the modules that a file imports from, of whatever project, wherever in it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    return modules | {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}

@@ -145,7 +145,7 @@ def test_the_ledger_of_a_device_is_shown_and_an_altered_one_refused(cli: Cli) ->
     make_federation(Path("f"), digits_config())
     assert "released nothing yet" in cli("federation", "ledger", "f/devices/north").err
     client = open_clients(Path("f"))["north"]
-    from codedfl.federation._packet import Packet
+    from codedfl.federation.transport import Packet
 
     client.answer("coded", Packet({}, {"prescription": client.federation.prescription()}))
     (entry,) = json.loads(cli("federation", "ledger", "f/devices/north", "--json").out)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from codedfl.federation import _coordinator
-from codedfl.federation._pace import Pace
-from codedfl.federation._rounds import Rounds
+from codedfl.federation._arrivals import Pace
+from codedfl.federation._context import ServerContext
 from tests.federation.support import Clock, copy_federation, digits_config, make_federation, open_clients
 
 
@@ -37,10 +37,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let servers neither wait between attempts nor draw pictures, and return for how long they would have waited."""
     monkeypatch.setattr("codedfl.federation._results.picture", lambda *_: b"")
     clock = Clock()
-    for name in ("Joining", "Uploading", "MaskedUploading"):
-        part = partial(getattr(_coordinator, name), clock=clock, sleep=clock.sleep)
-        monkeypatch.setattr(_coordinator, name, part)
-    monkeypatch.setattr(_coordinator, "Rounds", partial(Rounds, sleep=clock.sleep))
+    monkeypatch.setattr(_coordinator, "ServerContext", partial(ServerContext, clock=clock, sleep=clock.sleep))
     return clock.naps
 
 

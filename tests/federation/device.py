@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from codedfl.federation import Client
 from codedfl.federation._launch import only_client, serve_device
-from codedfl.federation._packet import Packet
 from codedfl.federation._policy import NoiseLevel
+from codedfl.federation.transport import Packet
 from codedfl.files import Arrays
 from tests.federation.support import NAMES, SeededRandomness
 

@@ -22,7 +22,7 @@ from codedfl.federation._checks import (
     checked_update,
     checked_upload,
 )
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 from codedfl.streams import Streams
 from codedfl.uploads import CodedFactor, CodedRows, Mean, Subspace, Terms, Upload
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from codedfl.federation import overview
 from codedfl.federation._demo import free_address
-from codedfl.federation._quiet import QUIET
 from codedfl.federation._store import state_folder
+from codedfl.federation.transport.flower import QUIET
 from tests.federation.support import NAMES, digits_config, make_federation
 
 ROOT = Path(__file__).parents[2]

@@ -17,13 +17,12 @@ from codedfl.federation._client import Client
 from codedfl.federation._config_files import federation_toml, parse_federation
 from codedfl.federation._coordinator import Coordinator
 from codedfl.federation._device_data import load_rows
-from codedfl.federation._exchange import Kind, Reply, reply_of
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
-from codedfl.federation._replay import pooled_setting
 from codedfl.federation._rounds import Rounds
+from codedfl.federation._settings import pooled_setting
 from codedfl.federation._setup import initialise
 from codedfl.federation._store import ServerStore, state_folder
+from codedfl.federation.transport import Kind, Packet, Reply, reply_of
 from codedfl.files import csv_text
 from codedfl.privacy import SeededNoise
 from codedfl.setting import Setting
@@ -152,9 +151,11 @@ def open_clients(folder: Path, seeded: str = "") -> dict[str, Client]:
     }
 
 
-def coordinator(folder: Path, exchange: InProcess) -> Coordinator:
-    """Return the server of a federation in this process."""
+def coordinator(folder: Path, exchange: InProcess, clock: Clock | None = None) -> Coordinator:
+    """Return the server of a federation in this process, on a clock that nobody has to wait for if there is one."""
     made = Coordinator.open(folder, exchange)
+    if clock is not None:
+        made.context = replace(made.context, clock=clock, sleep=clock.sleep)
     made.store.folder.mkdir(parents=True, exist_ok=True)
     return made
 

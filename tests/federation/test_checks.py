@@ -16,7 +16,7 @@ from codedfl.federation._checks import (
     checked_hello,
     typical_norm,
 )
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 from codedfl.uploads import Received
 from tests.federation.fuzz_checks import (
     BATCH,
@@ -310,7 +310,7 @@ def test_one_sentence_says_what_was_wrong() -> None:
 def test_a_round_is_compared_before_any_array_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     case = BY_NAME["update"]
     monkeypatch.setattr(
-        "codedfl.federation._checks._update.checked_array", lambda *_: pytest.fail("an array was looked at")
+        "codedfl.federation._checks._messages.checked_array", lambda *_: pytest.fail("an array was looked at")
     )
     refusal(case, with_value(case.valid, "round", ROUND + 1))
 

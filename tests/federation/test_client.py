@@ -15,9 +15,8 @@ from scipy.special import softmax
 
 from codedfl.errors import InputError
 from codedfl.federation._client import Client
-from codedfl.federation._exchange import REFUSED, Kind
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import REFUSED, Kind, Packet
 from codedfl.streams import Streams
 from codedfl.typing import FloatArray, IntArray
 from tests.federation.support import Killed, SeededRandomness, change_client, copy_federation, digits_config, purpose_of

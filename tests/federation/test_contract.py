@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from codedfl.federation._checks import BadMessage
-from codedfl.federation._exchange import Kind
 from codedfl.federation._joining import offered_menu, require_bought
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Kind, Packet
 from codedfl.privacy import noise_variance_for_mi_dp
 from tests.federation.support import (
     NAMES,

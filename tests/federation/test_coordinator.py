@@ -10,12 +10,12 @@ import pytest
 
 from codedfl.errors import InputError
 from codedfl.federation._client import Client
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._rounds import Rounds
 from codedfl.federation._store import ServerStore, state_folder
+from codedfl.federation.transport import Kind, Packet
 from codedfl.training import record_arrays
+from codedfl.uploads import Received
 from tests.federation.support import (
     NAMES,
     InProcess,
@@ -375,3 +375,37 @@ def test_what_happens_is_written_down(made: Callable[..., Path]) -> None:
     status = ServerStore(state_folder(folder)).read_status()
     assert status is not None
     assert (status["phase"], status["round"]) == ("completed", 2)
+
+
+def test_every_upload_is_read_once_in_the_order_of_names(
+    made: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = config("scfl", rounds=1)
+    folder = made(given)
+    read: list[str] = []
+    upload = ServerStore.upload
+
+    def noted(self: ServerStore, device: str, kind: str) -> Received:
+        read.append(device)
+        return upload(self, device, kind)
+
+    monkeypatch.setattr(ServerStore, "upload", noted)
+    run(folder, seeded(folder, given))
+    assert read == sorted(NAMES)
+
+
+def test_events_are_read_once(tmp_path: Path) -> None:
+    store = ServerStore(tmp_path)
+    reader = store.read_events()
+    assert reader.read_new() == []
+    store.append_event({"event": "one"})
+    assert [event["event"] for event in reader.read_new()] == ["one"]
+    path = tmp_path / "events.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"event": "tw')
+    assert reader.read_new() == [], "it is still being written"
+    with path.open("ab") as file:
+        file.write(b'o"}\n')
+    assert [event["event"] for event in reader.read_new()] == ["two"]
+    assert reader.read_new() == []
+    assert [event["event"] for event in store.events()] == ["one", "two"]

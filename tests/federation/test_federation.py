@@ -17,7 +17,7 @@ import pytest
 
 from codedfl.federation import mechanism_of
 from codedfl.federation._device_data import load_rows
-from codedfl.federation._replay import pooled_setting
+from codedfl.federation._settings import pooled_setting
 from codedfl.federation._setup import initialise
 from codedfl.federation._store import ServerStore, state_folder
 from codedfl.fleet import read_trace

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._joining import Joining, menu_values, offered_menu
-from codedfl.federation._packet import Packet
 from codedfl.federation._requests import wants_smoothness
+from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,
     Clock,
@@ -32,7 +31,7 @@ class Gathering:
         self.folder = copy_federation(base, folder / "federation", config)
         self.clock = Clock()
         self.exchange = InProcess({})
-        self.joining = Joining(coordinator(self.folder, self.exchange).context, self.clock, self.clock.sleep)
+        self.joining = Joining(coordinator(self.folder, self.exchange, self.clock).context)
 
     def open(self) -> Gathering:
         self.exchange.clients = open_clients(self.folder)
@@ -88,7 +87,7 @@ def test_the_server_waits_for_those_who_come_later(digits: Path, tmp_path: Path)
         if next(naps) == 5:
             server.exchange.away.clear()
 
-    server.joining.sleep = sleep
+    server.joining.context.sleep = sleep
     assert server.joining.roster().names == NAMES
     assert server.exchange.asked.count(("north", "hello")) == 1, "whoever has joined is not asked again"
     assert 100.0 < server.clock.now < 160.0

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from codedfl.federation._checks import BadMessage
-from codedfl.federation._context import ServerContext
-from codedfl.federation._exchange import Reply
-from codedfl.federation._journal import Journal
-from codedfl.federation._standing import Standing
+from codedfl.federation._context import Journal, ServerContext, Standing
 from codedfl.federation._store import ServerStore
+from codedfl.federation.transport import Reply
 from tests.federation.support import InProcess, digits_config
 
 

@@ -10,13 +10,12 @@ import pytest
 
 from codedfl.errors import InputError
 from codedfl.federation._client import Client
-from codedfl.federation._exchange import REFUSED, Kind
 from codedfl.federation._federation_config import FederationConfig, FederationIncentive
 from codedfl.federation._masked_device import masking_terms, read_roster
-from codedfl.federation._packet import Packet
+from codedfl.federation._requests import UploadTask
 from codedfl.federation._rounds import Rounds
 from codedfl.federation._store import ServerStore, state_folder
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation.transport import REFUSED, Kind, Packet
 from codedfl.files import read_npz
 from codedfl.privacy import SeededNoise
 from codedfl.streams import Streams

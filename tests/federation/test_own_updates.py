@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     InProcess,
     Killed,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codedfl.federation._pace import LEAST_SHARE, MEMORY, SHARE_OF_DEADLINE, Pace
+from codedfl.federation._arrivals import LEAST_SHARE, MEMORY, SHARE_OF_DEADLINE, Pace
 
 seconds = st.floats(0.0, 1e4)
 

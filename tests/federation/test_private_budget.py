@@ -10,7 +10,7 @@ from scipy.stats import norm
 from codedfl.errors import InputError
 from codedfl.federation._client_config import ClientConfig
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._private_budget import check_private_release, require_as_agreed
+from codedfl.federation._private_update import check_private_release, require_as_agreed
 from codedfl.federation._release_ledger import ReleaseLedger
 from codedfl.privacy import GaussianMechanism, gaussian_epsilon
 from tests.federation.configs import CLASSIFICATION, CLIENT, federation, total_epsilon

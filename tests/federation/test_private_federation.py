@@ -13,10 +13,9 @@ import pytest
 
 from codedfl.federation._client import Client
 from codedfl.federation._device_data import load_rows
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._store import state_folder
+from codedfl.federation.transport import Kind, Packet
 from codedfl.models import Predictor
 from codedfl.privacy import gaussian_epsilon, gaussian_mu, rounding_delta
 from codedfl.typing import FloatArray

@@ -11,7 +11,6 @@ from scipy import stats
 
 from codedfl.coding import Geometry, Rows
 from codedfl.errors import InputError
-from codedfl.federation._packet import Packet
 from codedfl.federation._private_update import (
     FARTHEST,
     PrivateRequest,
@@ -19,6 +18,7 @@ from codedfl.federation._private_update import (
     make_private_update,
     requested_private_train,
 )
+from codedfl.federation.transport import Packet
 from codedfl.privacy import ExactNoise, GaussianMechanism, SeededNoise
 from codedfl.typing import FloatArray
 from tests.federation.support import digits_config

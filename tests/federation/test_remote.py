@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.federation._remote import remote_setting
+from codedfl.federation._settings import remote_setting
 from codedfl.setting import Setting
 from codedfl.streams import Streams
 from codedfl.training import Evaluator

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl.federation._packet import Packet
 from codedfl.federation._requests import requested_menu, requested_train
+from codedfl.federation.transport import Packet
 from tests.federation.support import digits_config
 from tests.support import refusal_of
 

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from codedfl.federation._exchange import Kind
-from codedfl.federation._packet import Packet
 from codedfl.federation._results import picture, write_results
 from codedfl.federation._rounds import Rounds
+from codedfl.federation.transport import Kind, Packet
 from codedfl.fleet import read_trace
 from codedfl.models import Predictor
 from codedfl.privacy import rounding_delta

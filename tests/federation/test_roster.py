@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from codedfl.federation._checks import Hello
-from codedfl.federation._roster import Roster
+from codedfl.federation._joining import Roster
 from tests.support import refusal_of
 
 HELLOS = {

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ import numpy as np
 import pytest
 
 from codedfl.errors import InputError
-from codedfl.federation import _coordinator
-from codedfl.federation._exchange import Kind
+from codedfl.federation._context import Conduct
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._rounds import Rounds
-from codedfl.federation._standing import Conduct
+from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,
     InProcess,
@@ -249,7 +246,7 @@ def test_a_device_that_missed_rounds_is_asked_for_less_until_it_answers(
 
 @pytest.mark.parametrize("scheme", ["ccfl", "scfl", "fedavg"])
 def test_rounds_without_anybody_take_their_time(
-    made: Callable[[FederationConfig], Path], naps: list[float], monkeypatch: pytest.MonkeyPatch, scheme: str
+    made: Callable[[FederationConfig], Path], naps: list[float], scheme: str
 ) -> None:
     folder = made(config(scheme, deadline_s=5.0))
     exchange = InProcess(open_clients(folder, purpose_of(config(scheme))))
@@ -266,8 +263,9 @@ def test_rounds_without_anybody_take_their_time(
         if len(naps) == 12:
             exchange.away = set()
 
-    monkeypatch.setattr(_coordinator, "Rounds", partial(Rounds, sleep=back))
-    rounds = coordinator(folder, exchange).run()
+    server = coordinator(folder, exchange)
+    server.context.sleep = back
+    rounds = server.run()
     assert naps == [1.0] * 12, "two whole rounds of 5 seconds, and a part of the next"
     assert rounds.state.round == ROUNDS
     assert rounds.arrivals.arrays()["arrived"].any(axis=1).tolist() == [

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from codedfl.federation._standing import Conduct, Standing
+from codedfl.federation._context import Conduct, Standing
 from tests.support import refusal_of
 
 

@@ -16,9 +16,8 @@ import scipy.linalg
 from codedfl.coding import compute_gram
 from codedfl.experiment import releases_of
 from codedfl.federation import Client, FederationConfig
-from codedfl.federation._exchange import Kind
-from codedfl.federation._packet import Packet
 from codedfl.federation._rounds import Rounds
+from codedfl.federation.transport import Kind, Packet
 from codedfl.privacy import CodedMechanism, GaussianMechanism, epsilon_of, gaussian_mu, guarantee_of, rounding_delta
 from codedfl.training import RunResult, train
 from codedfl.typing import FloatArray

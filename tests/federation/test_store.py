@@ -347,8 +347,7 @@ def test_an_upload_comes_back(tmp_path: Path, device: str) -> None:
     given = upload("subspace")
     store.put_upload(device, given)
     assert store.has_upload(device)
-    ((name, back),) = ServerStore(tmp_path).uploads("subspace")
-    assert name == device
+    back = ServerStore(tmp_path).upload(device, "subspace")
     assert (back.kind, back.noise_variance, back.label_noise_variance, back.rows) == ("subspace", 0.25, 0.0, 5)
     assert set(back.arrays) == set(given.arrays)
     for key, array in given.arrays.items():
@@ -375,26 +374,6 @@ def test_uploads_and_checkpoints_are_readable_by_their_owner_only(tmp_path: Path
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_uploads_come_in_the_order_of_names_and_are_read_one_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = ServerStore(tmp_path)
-    for seed, device in enumerate(["b", "a.x", "a", "a-b"]):
-        store.put_upload(device, upload(seed=seed))
-    read: list[str] = []
-    single = ServerStore.upload
-
-    def noted(self: ServerStore, device: str, kind: str) -> Received:
-        read.append(device)
-        return single(self, device, kind)
-
-    monkeypatch.setattr(ServerStore, "upload", noted)
-    everything = store.uploads("rows")
-    assert next(everything)[0] == "a"
-    assert read == ["a"]
-    assert [device for device, _ in everything] == ["a-b", "a.x", "b"]
-
-
 def test_every_truncation_of_an_upload_is_refused(tmp_path: Path) -> None:
     store = ServerStore(tmp_path)
     store.put_upload("north", upload())
@@ -402,7 +381,7 @@ def test_every_truncation_of_an_upload_is_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in range(0, len(whole), max(1, len(whole) // 50)):
         path.write_bytes(whole[:length])
-        sentence = refusal_of(lambda: list(store.uploads("rows")))
+        sentence = refusal_of(lambda: store.upload("north", "rows"))
         assert sentence.startswith(f"'{path}' is not a usable upload of device 'north' (")
         assert sentence.endswith("): delete it and resume, and the device sends the same upload again.")
 

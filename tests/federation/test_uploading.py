@@ -9,12 +9,11 @@ import pytest
 
 from codedfl.federation._client import Client
 from codedfl.federation._coordinator import Coordinator
-from codedfl.federation._exchange import Kind
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._joining import Joining
-from codedfl.federation._packet import Packet
+from codedfl.federation._requests import UploadTask
 from codedfl.federation._uploading import Uploading
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation.transport import Kind, Packet
 from tests.federation.support import (
     NAMES,
     Clock,
@@ -41,12 +40,12 @@ class Collecting:
     def __init__(self, folder: Path, config: FederationConfig, clients: dict[str, Client]) -> None:
         self.folder, self.clock = folder, Clock()
         self.exchange = InProcess(clients)
-        self.server: Coordinator = coordinator(folder, self.exchange)
-        roster = Joining(self.server.context, self.clock, self.clock.sleep).roster()
+        self.server: Coordinator = coordinator(folder, self.exchange, self.clock)
+        roster = Joining(self.server.context).roster()
         self.exchange.asked.clear()
         task = UploadTask.of(config)
         assert task is not None
-        self.uploading = Uploading(self.server.context, roster, task, self.clock, self.clock.sleep)
+        self.uploading = Uploading(self.server.context, roster, task)
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ def test_a_device_that_is_away_is_waited_for(collecting: Callable[..., Collectin
         if len(run.clock.naps) == 4:
             run.exchange.away.clear()
 
-    run.uploading.sleep = sleep
+    run.server.context.sleep = sleep
     assert run.uploading.collect() == NAMES
     assert run.exchange.asked == [*((name, "coded") for name in OTHERS), ("north", "coded")]
     assert run.clock.naps == [0.5] * 4
@@ -213,9 +212,8 @@ def test_a_server_that_was_killed_asks_only_for_what_it_has_not_kept(collecting:
         run.uploading.collect()
     assert [name for name in NAMES if run.server.store.has_upload(name)] == ["north", "east"]
     again = InProcess(run.exchange.clients)
-    uploading = Uploading(
-        coordinator(run.folder, again).context, run.uploading.roster, run.uploading.task, run.clock, run.clock.sleep
-    )
+    server = coordinator(run.folder, again, run.clock)
+    uploading = Uploading(server.context, run.uploading.roster, run.uploading.task)
     assert uploading.collect() == NAMES
     assert again.asked == [("south", "coded"), ("west", "coded")]
     assert draws(run.exchange.clients) == [1, 1, 1, 1], "south and west had drawn before the server was killed"

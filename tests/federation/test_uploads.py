@@ -10,9 +10,8 @@ import pytest
 from codedfl.coding import CodedData, Geometry, Rows, SubspaceSketch
 from codedfl.errors import InputError
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._remote import remote_setting
-from codedfl.federation._replay import pooled_setting
-from codedfl.federation._uploads import UploadKey, UploadTask
+from codedfl.federation._requests import UploadKey, UploadTask
+from codedfl.federation._settings import pooled_setting, remote_setting
 from codedfl.identity import identity
 from codedfl.privacy import SeededNoise
 from codedfl.schemes import make_scheme

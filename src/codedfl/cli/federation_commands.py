@@ -6,7 +6,7 @@ import json
 import logging
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -23,16 +23,17 @@ federation = typer.Typer(
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the federation.", show_default=False)]
 DeviceFolder = Annotated[Path, typer.Argument(help="Folder of the device, with its client.toml.", show_default=False)]
+Transport = Literal["flower", "local"]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="No encryption and no authentication: for a trial on one machine.")
 ]
 
 
-def require_flower() -> None:
-    """Refuse to go on without the packages of the extra."""
+def require_flower(*, messages: bool = True) -> None:
+    """Refuse to go on without the packages of the extra; Flower itself is for messages over a network."""
     from codedfl.errors import InputError
 
-    for package in ("flwr", "cryptography", "Crypto"):
+    for package in (*(["flwr"] if messages else []), "cryptography", "Crypto"):
         if find_spec(package) is None:
             raise InputError(
                 f'a federation needs {package}, which is not installed: run pip install "codedfl[flower]".'
@@ -274,6 +275,10 @@ def demo(
         typer.Option(help="Number of rounds.", min=3, show_default="20, or the scheme's own"),
     ] = None,
     scheme: Annotated[str, typer.Option(help="Scheme to train with.")] = "ccfl",
+    transport: Annotated[
+        Transport,
+        typer.Option(help="flower: a process for each party, messages over TLS. local: threads in this process."),
+    ] = "flower",
     insecure: Insecure = False,
     json_: Json = False,
 ) -> None:
@@ -281,14 +286,16 @@ def demo(
 
     Example: codedfl federation demo --rounds 10
     """
-    require_flower()
+    require_flower(messages=transport == "flower")
     from codedfl.cli.federation_tables import EventPrinter, demo_table
     from codedfl.cli.outputs import results_folder
     from codedfl.federation import run_demo
 
     console = Console(stderr=True)
     folder = results_folder(out, "federation", "demo")
-    result = run_demo(folder, EventPrinter(console), rounds=rounds, scheme=scheme, insecure=insecure)
+    result = run_demo(
+        folder, EventPrinter(console), rounds=rounds, scheme=scheme, insecure=insecure, transport=transport
+    )
     if json_:
         print(json.dumps(result))
     else:

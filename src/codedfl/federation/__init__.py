@@ -4,7 +4,7 @@
 machine. Importing this package does not import Flower, but keeps it from calling home when it is.
 """
 
-from codedfl.federation._quiet import be_quiet
+from codedfl.federation.transport.flower import be_quiet
 
 be_quiet()  # before anything imports flwr
 
@@ -23,8 +23,8 @@ from codedfl.federation._launch import (  # noqa: E402
 )
 from codedfl.federation._randomness import DeviceRandomness  # noqa: E402
 from codedfl.federation._release_ledger import mechanism_of  # noqa: E402
+from codedfl.federation._requests import learnt_exactly, noiseless  # noqa: E402
 from codedfl.federation._setup import add_device, config_from_sample, initialise  # noqa: E402
-from codedfl.federation._uploads import learnt_exactly, noiseless  # noqa: E402
 
 __all__ = [
     "Client",

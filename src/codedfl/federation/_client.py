@@ -19,11 +19,8 @@ from codedfl.federation._checks import MASKED
 from codedfl.federation._client_config import ClientConfig
 from codedfl.federation._config_files import read_client, read_federation
 from codedfl.federation._device_data import load_rows
-from codedfl.federation._exchange import REFUSED, Kind
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._masked_device import MaskedDevice
-from codedfl.federation._memory import Memory
-from codedfl.federation._packet import Packet
 from codedfl.federation._policy import (
     NoiseLevel,
     agreed_noise,
@@ -34,13 +31,12 @@ from codedfl.federation._policy import (
     noise_of,
     upload_request,
 )
-from codedfl.federation._private_budget import check_private_release
-from codedfl.federation._private_update import make_private_update, requested_private_train
+from codedfl.federation._private_update import check_private_release, make_private_update, requested_private_train
 from codedfl.federation._randomness import DeviceRandomness, OperatingSystemRandomness
 from codedfl.federation._release_ledger import ReleaseLedger
-from codedfl.federation._requests import TrainRequest, requested_menu, requested_train, wants_smoothness
-from codedfl.federation._uploads import UploadTask
-from codedfl.federation._vault import Vault, digest_of
+from codedfl.federation._requests import TrainRequest, UploadTask, requested_menu, requested_train, wants_smoothness
+from codedfl.federation._vault import Memory, Vault, digest_of
+from codedfl.federation.transport import REFUSED, Kind, Packet
 from codedfl.files import Arrays
 from codedfl.identity import identity
 from codedfl.losses import Loss

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,19 @@ import numpy as np
 from codedfl.errors import InputError
 from codedfl.federation._arrivals import NetworkArrivals
 from codedfl.federation._config_files import read_federation
-from codedfl.federation._context import ServerContext, ServerPart
+from codedfl.federation._context import Journal, ServerContext, ServerPart, Standing
 from codedfl.federation._device_data import load_rows
-from codedfl.federation._exchange import Exchange
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._joining import Joining
-from codedfl.federation._journal import Journal
+from codedfl.federation._joining import Joining, Roster
 from codedfl.federation._masked_device import read_roster
 from codedfl.federation._masked_uploading import MaskedUploading
-from codedfl.federation._remote import remote_setting
+from codedfl.federation._requests import UploadTask
 from codedfl.federation._results import write_results
-from codedfl.federation._roster import Roster
 from codedfl.federation._rounds import Rounds
-from codedfl.federation._standing import Standing
+from codedfl.federation._settings import remote_setting
 from codedfl.federation._store import ServerStore, state_folder
 from codedfl.federation._uploading import Uploading
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation.transport import Hub
 from codedfl.files import write_atomically
 from codedfl.setting import Setting
 from codedfl.streams import Streams
@@ -48,12 +46,12 @@ class Coordinator(ServerPart):
     folder: Path
 
     @classmethod
-    def open(cls, folder: Path, exchange: Exchange) -> Coordinator:
+    def open(cls, folder: Path, hub: Hub) -> Coordinator:
         """Open the server of a federation that `initialise` made."""
         config = read_federation(folder / "federation.toml")
         store = ServerStore(state_folder(folder))
         standing = Standing(config.training.most_refusals)
-        return cls(ServerContext(config, store, exchange, Journal(store), standing), folder)
+        return cls(ServerContext(config, store, hub, Journal(store), standing), folder)
 
     def run(self) -> Rounds:
         """Run all phases that are not done yet.
@@ -99,27 +97,27 @@ class Coordinator(ServerPart):
     def _uploaded(
         self, roster: Roster, scheme: Scheme, test: tuple[FloatArray, FloatArray] | None
     ) -> tuple[Setting, Any]:
-        """Collect what is missing, and build what the server holds."""
+        """Collect what is missing, and build what the server holds; every upload is read once."""
         task = UploadTask.of(self.config)
         declared: dict[str, tuple[float, float]] = {}
         received: Iterable[tuple[int, Received]] = ()
         if task is not None and self.config.coding.sums_only:
             masked = MaskedUploading(self.context, roster, task, self._public_keys())
             masked.collect()
-            declared, received = masked.declared(), masked.received()
+            declared = masked.declared()
+            # Summed in the order of the roster, as by a server that sees each.
+            total = float(_noise(declared, roster)[:, 0].sum())
+            received = [(i, replace(upload, noise_variance=total)) for i, upload in masked.received()]
+            names: Collection[str] = tuple(declared)
         elif task is not None:
-            held = self._held(Uploading(self.context, roster, task))
-            declared = {
-                name: (upload.noise_variance, upload.label_noise_variance)
-                for name, upload in self.store.uploads(task.upload.name)
-                if name in held
-            }
-            received = (
-                (roster.index(name), upload) for name, upload in self.store.uploads(task.upload.name) if name in held
-            )
-        if task is not None and not declared:
+            names = self._held(Uploading(self.context, roster, task))
+            received = self._received(names, task, roster, declared)
+        if task is not None and not names:
             raise InputError("no device uploaded anything: see events.jsonl for the reasons, mend them, and resume.")
-        noise = np.array([declared.get(name, (0.0, 0.0)) for name in roster.names]).reshape(-1, 2)
+        held = None
+        if scheme.upload is not None:
+            held = scheme.upload.collect(self.config.terms, roster.sizes.astype(np.float64), received)
+        noise = _noise(declared, roster)
         setting = remote_setting(
             self.config,
             roster.names,
@@ -130,13 +128,16 @@ class Coordinator(ServerPart):
             test,
             Streams(roster.seed),
         )
-        if scheme.upload is None:
-            return setting, None
-        if self.config.coding.sums_only:  # summed in the order of the roster, as by a server that sees each
-            total = float(noise[:, 0].sum())
-            received = [(i, replace(upload, noise_variance=total)) for i, upload in received]
-        samples = setting.federation.samples.astype(np.float64)
-        return setting, scheme.upload.collect(self.config.terms, samples, received)
+        return setting, held
+
+    def _received(
+        self, names: Collection[str], task: UploadTask, roster: Roster, declared: dict[str, tuple[float, float]]
+    ) -> Iterator[tuple[int, Received]]:
+        """Yield uploads, of which one is in memory at a time, and note the noise that their devices declared."""
+        for name in sorted(names):
+            upload = self.store.upload(name, task.upload.name)
+            declared[name] = upload.noise_variance, upload.label_noise_variance
+            yield roster.index(name), upload
 
     def _held(self, uploading: Uploading) -> frozenset[str]:
         """Return whose uploads count."""
@@ -176,6 +177,11 @@ class Coordinator(ServerPart):
         )
 
 
+def _noise(declared: Mapping[str, tuple[float, float]], roster: Roster) -> FloatArray:
+    """Return the noise variances of all devices, (N, 2), zero for those that declared none."""
+    return np.array([declared.get(name, (0.0, 0.0)) for name in roster.names]).reshape(-1, 2)
+
+
 def require_runnable(folder: Path, config: FederationConfig) -> None:
     """Refuse a federation that could not be trained, before anything is started.
 
@@ -198,3 +204,16 @@ def server_test_data(folder: Path, config: FederationConfig) -> tuple[FloatArray
         return None
     rows = load_rows(folder / config.server.test_file, config)
     return rows.features, rows.labels
+
+
+def run_server(folder: Path, hub: Hub) -> None:
+    """Run the federation of a folder with the devices of a hub; its status says how it ended."""
+    coordinator = Coordinator.open(folder, hub)
+    with coordinator.store.lock():
+        coordinator.journal.status(phase="starting", process=os.getpid())
+        try:
+            coordinator.run()
+        except InputError as error:
+            coordinator.journal.note("stopped", reason=str(error))
+            coordinator.journal.status(phase="stopped", reason=str(error))
+            raise

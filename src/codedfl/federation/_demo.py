@@ -6,12 +6,14 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -21,9 +23,10 @@ from codedfl.federation._config_files import parse_federation
 from codedfl.federation._device_data import load_rows
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._launch import serve
-from codedfl.federation._quiet import be_quiet
-from codedfl.federation._replay import pooled_setting, replay
+from codedfl.federation._settings import pooled_setting, replay
 from codedfl.federation._setup import initialise
+from codedfl.federation.demo_device import DemoThread, serve_demo_device
+from codedfl.federation.transport import LocalTransport
 from codedfl.files import csv_text
 from codedfl.fleet import read_trace
 from codedfl.schemes import make_scheme
@@ -49,6 +52,7 @@ def run_demo(
     rounds: int | None = None,
     scheme: str = "ccfl",
     insecure: bool = False,
+    transport: Literal["flower", "local"] = "flower",
 ) -> dict[str, Any]:
     """Set a federation up, run it, and compare its model with what the simulator predicts for the same arrivals.
 
@@ -57,23 +61,26 @@ def run_demo(
         listener: called with every event.
         rounds: number of rounds; None for that of the scheme or, if it leaves the number open, `ROUNDS`.
         scheme: scheme to train with.
-        insecure: whether to do without encryption and authentication.
+        insecure: whether to do without encryption and authentication; nothing else is possible in one process.
+        transport: "flower" for a process of each party and messages over TLS, "local" for threads in this process.
 
     Returns:
         Accuracies, arrivals and times, as plain values.
     """
     folder, began = Path(folder), time.monotonic()
     config = demo_config(free_address(), rounds, scheme)
-    initialise(folder, config, hosts=[], insecure=insecure)
+    local = LocalTransport() if transport == "local" else None
+    initialise(folder, config, hosts=[], insecure=insecure or local is not None)
     write_data(folder)
-    with DemoDevices(folder, dies_in=max((rounds or config.options.get("rounds") or ROUNDS) // 4, 1)) as devices:
+    dies_in = max((rounds or config.options.get("rounds") or ROUNDS) // 4, 1)
+    with DeviceProcesses(folder, dies_in) if local is None else DeviceThreads(folder, dies_in, local) as devices:
 
         def listen(event: dict[str, Any]) -> None:
             listener(event)
-            for told in devices.hear(event):
-                listener(told)
+            for news in devices.hear(event):
+                listener(news)
 
-        serve(folder, listener=listen)
+        serve(folder, listener=listen, transport=local)
         restarted = devices.restarted_in
     return _result(folder, config, restarted, time.monotonic() - began)
 
@@ -130,8 +137,8 @@ def _write_table(path: Path, inputs: Any, digits: Any) -> None:
 
 
 @dataclass
-class DemoDevices:
-    """The processes of the four devices; they end with the demonstration.
+class DemoDevices(ABC):
+    """The four devices; they end with the demonstration.
 
     Args:
         folder: the folder of the federation.
@@ -142,37 +149,62 @@ class DemoDevices:
     dies_in: int
     restarted_in: int | None = field(init=False, default=None)
 
-    def __enter__(self) -> DemoDevices:
-        be_quiet()
-        self._stack = ExitStack()
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+    def __enter__(self) -> Self:
         for name in DEVICES:
-            self._start(
-                name, *(["--slow"] if name == SLOW else ["--dies-in", str(self.dies_in)] if name == DIES else [])
-            )
+            self.start(name, slow=name == SLOW, dies_in=self.dies_in if name == DIES else -1)
         return self
 
-    def _start(self, name: str, *options: str) -> None:
-        folder = self.folder / "devices" / name
-        log = self._stack.enter_context((folder / "client.log").open("ab"))
-        command = [sys.executable, "-m", "codedfl.federation.demo_device", str(folder), *options]
-        self._running[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @abstractmethod
+    def start(self, name: str, *, slow: bool = False, dies_in: int = -1) -> None:
+        """Start a device, or start it again."""
+
+    @abstractmethod
+    def runs(self, name: str) -> bool:
+        """Return whether a device still runs."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End all devices."""
 
     def hear(self, event: dict[str, Any]) -> list[dict[str, Any]]:
         """Bring the device that died back after a few rounds; return what there is to tell about it."""
         if event["event"] != "round" or self.restarted_in is not None:
             return []
-        told = []
-        dead = self._running[DIES].poll() is not None
+        news = []
+        dead = not self.runs(DIES)
         if dead and event["round"] == self.dies_in + 1:
-            told.append({"event": "killed", "device": DIES, "round": event["round"]})
+            news.append({"event": "killed", "device": DIES, "round": event["round"]})
         if dead and event["round"] >= self.dies_in + AWAY_ROUNDS:
-            self._start(DIES)
+            self.start(DIES)
             self.restarted_in = int(event["round"])
-            told.append({"event": "restarted", "device": DIES, "round": event["round"]})
-        return told
+            news.append({"event": "restarted", "device": DIES, "round": event["round"]})
+        return news
 
-    def __exit__(self, *_: object) -> None:
+
+@dataclass
+class DeviceProcesses(DemoDevices):
+    """Every device in a process of its own, whose log is in its folder."""
+
+    _running: dict[str, subprocess.Popen[bytes]] = field(init=False, default_factory=dict)
+
+    def start(self, name: str, *, slow: bool = False, dies_in: int = -1) -> None:
+        """Start a process."""
+        folder = self.folder / "devices" / name
+        command = [sys.executable, "-m", "codedfl.federation.demo_device", str(folder), "--dies-in", str(dies_in)]
+        with (folder / "client.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [*command, *(["--slow"] if slow else [])], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def runs(self, name: str) -> bool:
+        """Return whether its process does."""
+        return self._running[name].poll() is None
+
+    def stop(self) -> None:
+        """End all processes, politely at first."""
         for process in self._running.values():
             process.terminate()
         for process in self._running.values():
@@ -181,7 +213,43 @@ class DemoDevices:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._stack.close()
+
+
+@dataclass
+class DeviceThreads(DemoDevices):
+    """Every device in a thread of this process.
+
+    Args:
+        transport: carries their messages.
+    """
+
+    transport: LocalTransport
+    _running: dict[str, threading.Thread] = field(init=False, default_factory=dict)
+    _stop: threading.Event = field(init=False, default_factory=threading.Event)
+
+    def start(self, name: str, *, slow: bool = False, dies_in: int = -1) -> None:
+        """Start a thread."""
+        folder, transport = self.folder / "devices" / name, self.transport
+
+        def serve_until_death() -> None:
+            with suppress(SystemExit):
+                serve_demo_device(
+                    folder, slow=slow, dies_in=dies_in, kind=DemoThread, stop=self._stop, transport=transport
+                )
+
+        thread = threading.Thread(target=serve_until_death, name=name, daemon=True)
+        self._running[name] = thread
+        thread.start()
+
+    def runs(self, name: str) -> bool:
+        """Return whether its thread does."""
+        return self._running[name].is_alive()
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._stop.set()
+        for thread in self._running.values():
+            thread.join()
 
 
 def _result(folder: Path, config: FederationConfig, restarted: int | None, seconds: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from codedfl._messages import did_you_mean, shown_json
 from codedfl.config import Count, CountOrZero, NonNegative, Positive, Section, Text, Variance, parse_config
 from codedfl.data import FeatureMap, fit_feature_map, precision_for
 from codedfl.errors import InputError
-from codedfl.federation._config_types import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
+from codedfl.federation._client_config import Address, Constant, DeviceName, Name, Scale, Seconds, table_file
 from codedfl.federation._private_rules import PRIVATE_SCHEMES, SUPPORTED_SCHEMES, require_maskable, require_private
 from codedfl.identity import identity
 from codedfl.privacy import PrivacyTarget

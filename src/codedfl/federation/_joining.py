@@ -1,24 +1,107 @@
-"""Joining: devices introduce themselves, and pick an item of the contract if one is offered."""
+"""Joining: devices introduce themselves, and pick an item of the contract if one is offered; the roster is who did."""
 
 from __future__ import annotations
 
+import json
 import secrets
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from codedfl._messages import shown
 from codedfl.errors import InputError
 from codedfl.federation._checks import BadMessage, Hello, checked_hello
-from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Reply
+from codedfl.federation._context import ServerPart, Standing
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._requests import wants_smoothness
-from codedfl.federation._roster import Roster
+from codedfl.federation.transport import Packet
+from codedfl.files import write_atomically
 from codedfl.incentive import DeviceTraits, Menu, contract_for_reward, table_sensitivities
 from codedfl.privacy import noise_variance_for_mi_dp
+from codedfl.typing import IntArray
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The devices of a run, fixed once everybody has joined.
+
+    Args:
+        names: in the order of the federation.
+        samples: ``l_i`` of each.
+        smoothness: the largest eigenvalue of each device's Hessian, if asked for.
+        uploads: whether each is to upload; one that declined the contract is not.
+        items: the item of the contract that each picked, from 0; -1 for none.
+        seed: the server's own randomness, which devices never see.
+        prescription: fingerprint of what was agreed on.
+    """
+
+    names: tuple[str, ...]
+    samples: tuple[int, ...]
+    smoothness: tuple[float, ...]
+    uploads: tuple[bool, ...]
+    items: tuple[int, ...]
+    seed: int
+    prescription: str
+
+    @classmethod
+    def of(cls, hellos: dict[str, Hello], order: tuple[str, ...], seed: int, prescription: str) -> Roster:
+        """Return the roster of the devices that introduced themselves."""
+        names = tuple(name for name in order if name in hellos)
+        return cls(
+            names,
+            tuple(hellos[name].samples for name in names),
+            tuple(hellos[name].smoothness or 0.0 for name in names),
+            tuple(hellos[name].joins for name in names),
+            tuple(-1 if (choice := hellos[name].choice) is None else choice for name in names),
+            seed,
+            prescription,
+        )
+
+    @property
+    def sizes(self) -> IntArray:
+        """``l_i``, (N,)."""
+        return np.array(self.samples, np.int64)
+
+    def index(self, name: str) -> int:
+        """Return the index of a device."""
+        return self.names.index(name)
+
+    def uploading(self, standing: Standing) -> tuple[str, ...]:
+        """Return the devices that are to upload and are not excluded."""
+        expected = zip(self.names, self.uploads, strict=True)
+        return tuple(name for name, uploads in expected if uploads and not standing.is_excluded(name))
+
+    def write(self, path: Path) -> None:
+        """Write it, atomically."""
+        write_atomically(path, json.dumps(asdict(self), indent=2))
+
+    @classmethod
+    def read(cls, path: Path, prescription: str) -> Roster | None:
+        """Read it back; None if nobody has joined yet.
+
+        Raises:
+            InputError: the file is damaged, or belongs to a federation that has been changed since.
+        """
+        if not path.is_file():
+            return None
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            fields: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+            }
+            roster = cls(**fields)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"{shown(path)} is damaged ({error}): delete it, and devices join again.") from error
+        if roster.prescription != prescription:
+            raise InputError(
+                f"federation.toml has been changed since the devices joined, which {shown(path)} records: undo the change, or"
+                " begin again with an empty server/state folder."
+            )
+        return roster
+
 
 HELLO_S = 30.0
 """How long a device may take to introduce itself before it is asked again."""
@@ -63,12 +146,7 @@ class Joining(ServerPart):
 
     Args:
         context: the server.
-        clock: seconds, for tests.
-        sleep: waits between attempts, for tests.
     """
-
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def roster(self) -> Roster:
         """Return the devices that joined: all, or at least ``training.least_devices`` when ``training.join_s`` is over.
@@ -88,31 +166,20 @@ class Joining(ServerPart):
             },
         )
         hellos: dict[str, Hello] = {}
-        later: dict[str, float] = {}
-        began = self.clock()
-        while self._open(hellos) and self.clock() - began < training.join_s:
-            online = self.exchange.online()
-            missing = [
-                name
-                for name in config.devices
-                if name in online
-                and name not in hellos
-                and not self.standing.is_excluded(name)
-                and self.clock() >= later.get(name, began)
-            ]
-            if not missing:
-                self.sleep(0.5)
-                continue
-            within = min(HELLO_S, training.join_s)
-            for reply in self.exchange.ask("hello", dict.fromkeys(missing, request), within):
-                hello = self._checked(reply, 0 if menu is None else menu.items)
-                later[reply.device] = self.clock() + AGAIN_S
-                if hello:
-                    hellos[reply.device] = hello
-                    self.journal.note("joined", device=reply.device, samples=hello.samples, uploads=hello.joins)
-                    self.journal.status(phase="joining", joined=len(hellos), devices=len(config.devices))
-            if self._open(hellos):
-                self.sleep(0.5)
+        items, within_s = 0 if menu is None else menu.items, min(HELLO_S, training.join_s)
+
+        def missing() -> list[str]:
+            return [name for name in config.devices if name not in hellos and not self.standing.is_excluded(name)]
+
+        for reply in self.gather(
+            "hello", training.join_s, missing, lambda _: request, longest_s=within_s, again_s=AGAIN_S
+        ):
+            check = partial(checked_hello, device=reply.device, prescription=config.prescription(), menu_items=items)
+            hello = self.checked(reply, "hello", check)
+            if hello:
+                hellos[reply.device] = hello
+                self.journal.note("joined", device=reply.device, samples=hello.samples, uploads=hello.joins)
+                self.journal.status(phase="joining", joined=len(hellos), devices=len(config.devices))
         least = training.least_devices or len(config.devices)
         if len(hellos) < least:
             absent = ", ".join(name for name in config.devices if name not in hellos)
@@ -121,21 +188,3 @@ class Joining(ServerPart):
                 f" are needed: start {absent}, raise training.join_s, or set training.least_devices; then resume."
             )
         return Roster.of(hellos, config.devices, secrets.randbits(62), config.prescription())
-
-    def _open(self, hellos: Mapping[str, Hello]) -> bool:
-        """Return whether anybody who may still join has not."""
-        return any(name not in hellos and not self.standing.is_excluded(name) for name in self.config.devices)
-
-    def _checked(self, reply: Reply, items: int) -> Hello | None:
-        if reply.packet is None:
-            self.context.note_silence(reply)
-            return None
-        try:
-            hello = checked_hello(
-                reply.packet, device=reply.device, prescription=self.config.prescription(), menu_items=items
-            )
-        except BadMessage as bad:
-            self.context.refuse(reply, "hello", bad)
-            return None
-        self.standing.accept(reply.device)
-        return hello

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -12,17 +11,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
-from codedfl.federation._client_config import ClientConfig
 from codedfl.federation._config_files import read_client, read_federation
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._masked_device import read_roster
+from codedfl.federation._locks import locked
 from codedfl.federation._release_ledger import ReleaseLedger
-from codedfl.federation._setup import is_insecure
-from codedfl.federation._store import ServerStore, state_folder
+from codedfl.federation._store import NewEvents, ServerStore, state_folder
+from codedfl.federation.transport import Transport
+from codedfl.federation.transport.flower import FlowerTransport
+
+if TYPE_CHECKING:
+    from codedfl.federation._client import Client
 
 Listener = Callable[[dict[str, Any]], None]
 
@@ -37,13 +39,20 @@ class ServerDied(RuntimeError):  # noqa: N818  (it names what happened)
     """The server's program ended without a word; what it had done is on disk."""
 
 
-def serve(folder: Path | str, *, resume: bool = False, listener: Listener | None = None) -> dict[str, Any]:
+PROGRAM = "codedfl.federation._coordinator:run_server"
+"""What a transport runs on the server."""
+
+
+def serve(
+    folder: Path | str, *, resume: bool = False, listener: Listener | None = None, transport: Transport | None = None
+) -> dict[str, Any]:
     """Run the server of a federation until it is complete; Ctrl-C and SIGTERM stop it, and it can be resumed.
 
     Args:
         folder: the folder that `initialise` made.
         resume: continue a run that was interrupted.
         listener: called with every event.
+        transport: what carries messages; Flower if None.
 
     Returns:
         The last status.
@@ -56,22 +65,22 @@ def serve(folder: Path | str, *, resume: bool = False, listener: Listener | None
 
     folder = Path(folder)
     config = read_federation(folder / "federation.toml")
-    insecure = is_insecure(folder)
-    keys = {} if insecure else read_roster(folder / "server" / "keys", config.devices)
     store = ServerStore(state_folder(folder))
     _require_state(store, folder, resume=resume)
     require_runnable(folder, config)
     with _only_server(store.folder):
-        seen = sum(1 for _ in store.events()) if resume else 0
+        events = store.read_events()
+        if resume:
+            events.read_new()
         before = store.read_status() or {}
         store.write_status({**before, "phase": "starting", "process": None})
-        from codedfl.federation._link import SuperLink  # imports Flower, which takes a second
-
-        _end_program(before)
-        with _interrupted_by_sigterm(), SuperLink(folder, config.server.address, insecure) as link:
-            link.register(keys)
-            link.submit()
-            return _watch(store, link.is_alive, seen, listener or _ignore)
+        carrier = transport or FlowerTransport()
+        earlier = before.get("process")
+        with (
+            _interrupted_by_sigterm(),
+            carrier.host(folder, PROGRAM, None if earlier is None else int(earlier)) as alive,
+        ):
+            return _watch(store, alive, events, listener or _ignore)
 
 
 @contextmanager
@@ -91,17 +100,6 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _end_program(status: dict[str, Any]) -> None:
-    """End the program of a server that was killed, which may have outlived it, and wait until it is gone."""
-    from codedfl.federation._link import is_program
-
-    process = status.get("process")
-    if process is not None and is_program(int(process), "flwr-serverapp"):
-        os.kill(int(process), signal.SIGKILL)
-        while is_program(int(process), "flwr-serverapp"):
-            time.sleep(0.05)
-
-
 def _ignore(event: dict[str, Any]) -> None:
     """Let an event pass."""
 
@@ -110,13 +108,10 @@ def _ignore(event: dict[str, Any]) -> None:
 def _only_server(state: Path) -> Iterator[None]:
     """Keep a second server out of the folder."""
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (state / "launcher.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"a server is running in {shown(state.parent.parent)}: watch it with `codedfl federation status`, or stop it."
-            ) from error
+    running = InputError(
+        f"a server is running in {shown(state.parent.parent)}: watch it with `codedfl federation status`, or stop it."
+    )
+    with locked(state / "launcher.lock", lambda _: running):
         yield
 
 
@@ -135,16 +130,15 @@ def _require_state(store: ServerStore, folder: Path, *, resume: bool) -> None:
         )
 
 
-def _watch(store: ServerStore, is_alive: Callable[[], bool], seen: int, listener: Listener) -> dict[str, Any]:
+def _watch(store: ServerStore, is_alive: Callable[[], bool], events: NewEvents, listener: Listener) -> dict[str, Any]:
     """Pass events on until the run has ended."""
-    began = time.monotonic()
+    began, completed = time.monotonic(), False
     while True:
-        events = list(store.events())
-        for event in events[seen:]:
+        for event in events.read_new():
             listener(event)
-        seen = len(events)
+            completed |= event["event"] == "completed"
         status = store.read_status() or {}
-        if status.get("phase") == "completed" and any(event["event"] == "completed" for event in events[-3:]):
+        if status.get("phase") == "completed" and completed:
             return status
         if status.get("phase") == "stopped":
             raise InputError(str(status.get("reason", "the run stopped: see events.jsonl.")))
@@ -169,12 +163,13 @@ def _runs(process: int) -> bool:
     return not state.is_file() or b") Z " not in state.read_bytes()
 
 
-def connect(folder: Path | str, *, stop: threading.Event | None = None) -> None:
+def connect(folder: Path | str, *, stop: threading.Event | None = None, transport: Transport | None = None) -> None:
     """Connect the device of a folder to its server, and serve until stopped.
 
     Args:
         folder: the folder with ``client.toml``.
         stop: ends the service when set; SIGINT and SIGTERM by default.
+        transport: what carries messages; Flower if None.
 
     Raises:
         InputError: the configuration or the data is wrong, or another process serves this device.
@@ -183,7 +178,7 @@ def connect(folder: Path | str, *, stop: threading.Event | None = None) -> None:
 
     folder = Path(folder)
     with only_client(folder):
-        serve_device(folder, Client.open(folder), stop)
+        serve_device(folder, Client.open(folder), stop, transport)
 
 
 @contextmanager
@@ -192,26 +187,16 @@ def only_client(folder: Path) -> Iterator[None]:
     config = read_client(folder / "client.toml")
     state = folder / config.state
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (state / "client.lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"another process serves the device in {shown(folder)}: stop it first.") from error
+    serving = InputError(f"another process serves the device in {shown(folder)}: stop it first.")
+    with locked(state / "client.lock", lambda _: serving):
         yield
 
 
-def serve_device(folder: Path, client: Any, stop: threading.Event | None = None) -> None:
+def serve_device(
+    folder: Path, client: Client, stop: threading.Event | None = None, transport: Transport | None = None
+) -> None:
     """Serve a device with a client that is already open."""
-    from codedfl.federation._node import Connection, DeviceNode
-    from codedfl.federation.client_app import client_app
-
-    config: ClientConfig = client.config
-    connection = Connection(config.server)
-    if not config.insecure:
-        connection = Connection(
-            config.server, (folder / config.certificate).read_bytes(), (folder / config.key).read_bytes()
-        )
-    DeviceNode(connection, client_app(client), folder / config.state / "node", stop or stop_on_signals()).run()
+    (transport or FlowerTransport()).link(folder).serve(client.answer, stop or stop_on_signals())
 
 
 def stop_on_signals() -> threading.Event:

@@ -10,9 +10,9 @@ from typing import cast
 from codedfl.errors import InputError
 from codedfl.federation._client_config import ClientConfig
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._packet import Packet
 from codedfl.federation._vault import Vault
 from codedfl.federation.masking import DeviceState, Masker, MaskingTerms
+from codedfl.federation.transport import Packet
 from codedfl.files import Arrays
 from codedfl.typing import FloatArray
 

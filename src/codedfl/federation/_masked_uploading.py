@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from codedfl.errors import InputError
-from codedfl.federation._checks import BadMessage, checked_answer, checked_upload
+from codedfl.federation._checks import checked_answer, checked_upload
 from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Kind, Reply
-from codedfl.federation._joining import menu_values, offered_menu, require_bought
+from codedfl.federation._joining import Roster, menu_values, offered_menu, require_bought
 from codedfl.federation._masked_device import masking_terms
-from codedfl.federation._packet import Packet, Value
-from codedfl.federation._roster import Roster
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation._requests import UploadTask
 from codedfl.federation.masking import MaskedSum
+from codedfl.federation.transport import Kind, Packet, Value
 from codedfl.files import PRIVATE, Arrays, read_npz, write_npz
 from codedfl.typing import FloatArray
 from codedfl.uploads import Received
@@ -39,15 +36,11 @@ class MaskedUploading(ServerPart):
         roster: the devices.
         task: what each uploads.
         keys: public keys of the devices; None without authentication.
-        clock: seconds, for tests.
-        sleep: waits between attempts, for tests.
     """
 
     roster: Roster
     task: UploadTask
     keys: dict[str, bytes] | None
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
     noise: dict[str, tuple[float, float]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -144,81 +137,64 @@ class MaskedUploading(ServerPart):
         kind: Kind,
         names: tuple[str, ...],
         values_for: Callable[[str], dict[str, Value]],
-        take: Callable[[Reply], None],
+        take: Callable[[str, Packet], bool],
     ) -> None:
         """Ask devices until all have answered, or a fifth of the time for uploads is over."""
         common = {"federation": self.config.name, "prescription": self.config.prescription()}
-        began, left = self.clock(), set(names)
-        while left and (within_s := self.config.training.upload_s / 5 - (self.clock() - began)) > 0:
-            ready = left & self.exchange.online()
-            requests = {name: Packet({}, common | values_for(name)) for name in ready}
-            for reply in self.exchange.ask(kind, requests, within_s) if requests else ():
-                if reply.packet is None:
-                    self.context.note_silence(reply)
-                    if reply.declined:
-                        left.discard(reply.device)
-                    continue
-                try:
-                    take(reply)
-                except (BadMessage, InputError) as bad:
-                    if self.context.refuse(reply, kind, bad):
-                        left.discard(reply.device)
-                    continue
-                self.standing.accept(reply.device)
+        left = set(names)
+
+        def request(name: str) -> Packet:
+            return Packet({}, common | values_for(name))
+
+        for reply in self.gather(kind, self.config.training.upload_s / 5, lambda: left, request):
+            accepted = self.checked(reply, kind, partial(take, reply.device))
+            excluded = reply.packet is not None and self.standing.is_excluded(reply.device)
+            if accepted or reply.declined or excluded:
                 left.discard(reply.device)
+            if accepted:
                 self.journal.note("phase", phase=kind, device=reply.device)
-            if left:
-                self.sleep(0.5)
 
-    def _take_keys(self, reply: Reply) -> None:
-        assert reply.packet is not None
-        answer = checked_answer(
-            reply.packet, device=reply.device, phase="keys", names=["published"], most_bytes=LARGEST_ANSWER
-        )
-        self.sum.add_keys(reply.device, answer.content["published"])
+    def _take_keys(self, device: str, packet: Packet) -> bool:
+        answer = checked_answer(packet, device=device, phase="keys", names=["published"], most_bytes=LARGEST_ANSWER)
+        self.sum.add_keys(device, answer.content["published"])
+        return True
 
-    def _take_shares(self, reply: Reply) -> None:
-        self.sum.add_shares(reply.device, self._by_name(reply, "shares"))
+    def _take_shares(self, device: str, packet: Packet) -> bool:
+        self.sum.add_shares(device, self._by_name(device, packet, "shares"))
+        return True
 
-    def _take_signature(self, reply: Reply) -> None:
-        assert reply.packet is not None
+    def _take_signature(self, device: str, packet: Packet) -> bool:
         # Without authentication there is no roster, and a signature is empty.
         answer = checked_answer(
-            reply.packet,
-            device=reply.device,
-            phase="agree",
-            names=["signature"],
-            most_bytes=LARGEST_ANSWER,
-            least_bytes=0,
+            packet, device=device, phase="agree", names=["signature"], most_bytes=LARGEST_ANSWER, least_bytes=0
         )
-        self.sum.add_agreement(reply.device, answer.content["signature"])
+        self.sum.add_agreement(device, answer.content["signature"])
+        return True
 
-    def _take_answer(self, reply: Reply) -> None:
-        self.sum.add_answer(reply.device, self._by_name(reply, "unmask"))
+    def _take_answer(self, device: str, packet: Packet) -> bool:
+        self.sum.add_answer(device, self._by_name(device, packet, "unmask"))
+        return True
 
-    def _by_name(self, reply: Reply, phase: str) -> dict[str, bytes]:
-        assert reply.packet is not None
+    def _by_name(self, device: str, packet: Packet, phase: str) -> dict[str, bytes]:
         names = [f"share.{name}" for name in self.config.devices]
-        answer = checked_answer(
-            reply.packet, device=reply.device, phase=phase, names=(), optional=names, most_bytes=LARGEST_ANSWER
-        )
+        answer = checked_answer(packet, device=device, phase=phase, names=(), optional=names, most_bytes=LARGEST_ANSWER)
         return {name.removeprefix("share."): content for name, content in answer.content.items()}
 
-    def _take_upload(self, reply: Reply) -> None:
-        assert reply.packet is not None
-        place = self.roster.index(reply.device)
+    def _take_upload(self, device: str, packet: Packet) -> bool:
+        place = self.roster.index(device)
         upload = checked_upload(
-            reply.packet,
-            device=reply.device,
+            packet,
+            device=device,
             upload=self.task.upload,
             terms=self.task.terms,
             samples=self.roster.samples[place],
             masked=True,
         )
         require_bought(self.config, self.roster.items[place], upload.noise_variance)
-        self.sum.add(reply.device, upload.arrays["features"], upload.arrays["labels"])
-        self.noise[reply.device] = (upload.noise_variance, upload.label_noise_variance)
-        self.journal.note("uploaded", device=reply.device, bytes=reply.packet.bytes, masked=True)
+        self.sum.add(device, upload.arrays["features"], upload.arrays["labels"])
+        self.noise[device] = (upload.noise_variance, upload.label_noise_variance)
+        self.journal.note("uploaded", device=device, bytes=packet.bytes, masked=True)
+        return True
 
 
 def _by_device(names: Sequence[str], noise: FloatArray) -> dict[str, tuple[float, float]]:

@@ -12,7 +12,7 @@ from codedfl._messages import listing, shown
 from codedfl.errors import InputError
 from codedfl.federation._client_config import ClientConfig, ClientPolicy
 from codedfl.federation._federation_config import FederationConfig
-from codedfl.federation._private_budget import require_as_agreed
+from codedfl.federation._private_update import require_as_agreed
 from codedfl.federation._release_ledger import ReleaseLedger
 from codedfl.incentive import Menu
 from codedfl.privacy import epsilon_of, mi_dp_bits, noise_variance_for_mi_dp
@@ -52,7 +52,7 @@ class UploadRequest:
         delta: probability with which that may fail.
         labels: whether it tells about labels.
         agreed: whether its noise is what all devices agreed on, so that its epsilon composes with others; see
-            `codedfl.federation._private_budget.check_private_release`.
+            `codedfl.federation._private_update.check_private_release`.
         exact: what the server learns exactly, if no noise is possible; otherwise empty.
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -18,8 +17,9 @@ from typing import Any
 from codedfl._messages import shown
 from codedfl._validation import require_at_least, require_non_negative
 from codedfl.errors import InputError
+from codedfl.federation._locks import locked
 from codedfl.federation._vault import open_privately
-from codedfl.files import PRIVATE, sync_folder
+from codedfl.files import sync_folder
 from codedfl.privacy import CodedMechanism, GaussianMechanism, Mechanism, epsilon_of
 
 UPLOAD, UPDATE, REPEAT, TORN = "upload", "update", "repeat", "torn"
@@ -267,14 +267,10 @@ class ReleaseLedger:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             is_new = not self.path.exists()
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with locked(self.path, flags=os.O_APPEND) as descriptor:
                 if is_new:
                     sync_folder(self.path.parent)
                 yield descriptor
-            finally:
-                os.close(descriptor)
         except OSError as error:
             raise InputError(
                 f"the ledger {shown(self.path)} cannot be written ({error.strerror or error}): free space on its disk, or check "

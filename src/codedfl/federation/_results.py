@@ -11,7 +11,7 @@ import numpy as np
 from codedfl._version import __version__
 from codedfl.federation._federation_config import FederationConfig
 from codedfl.federation._joining import offered_menu
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation._requests import UploadTask
 from codedfl.files import csv_text, plain, write_atomically
 from codedfl.fleet import write_trace
 from codedfl.incentive import Menu

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from codedfl.errors import InputError
-from codedfl.federation._arrivals import NetworkArrivals
-from codedfl.federation._checks import BadMessage, ReceivedUpdate, bounded, checked_update, typical_norm
-from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Reply
-from codedfl.federation._memory import NEVER
-from codedfl.federation._pace import Pace
-from codedfl.federation._packet import Packet, Value
-from codedfl.federation._roster import Roster
-from codedfl.federation._standing import Standing
+from codedfl.federation._arrivals import NetworkArrivals, Pace
+from codedfl.federation._checks import ReceivedUpdate, bounded, checked_update, typical_norm
+from codedfl.federation._context import ServerPart, Standing
+from codedfl.federation._joining import Roster
 from codedfl.federation._store import Checkpoint
+from codedfl.federation._vault import NEVER
+from codedfl.federation.transport import Packet, Reply, Value
 from codedfl.parallel import one_blas_thread
 from codedfl.training import (
     Evaluator,
@@ -58,7 +56,6 @@ class Rounds(ServerPart):
         learning_rate: ``eta_k``.
         arrivals: the rounds so far.
         pause: seconds between looks for devices when none is reachable.
-        sleep: waits, for tests.
     """
 
     roster: Roster
@@ -66,7 +63,6 @@ class Rounds(ServerPart):
     learning_rate: LearningRate
     arrivals: NetworkArrivals
     pause: float = 1.0
-    sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
         start = np.zeros(self.prepared.model_shape, np.float32)
@@ -140,7 +136,7 @@ class Rounds(ServerPart):
         step_size = self.learning_rate.at(k)
         asked = self._awaited_requests(step_size)
         packets = {self.roster.names[i]: packet for i, (_, packet) in asked.items()}
-        replies = self.exchange.ask("train", packets, self.config.training.deadline_s) if packets else iter(())
+        replies = self.hub.ask("train", packets, self.config.training.deadline_s) if packets else iter(())
         server_update = self._server_update(k, step_size)
         received = self._bounded(dict(self._received(replies, {i: rows for i, (rows, _) in asked.items()}, k)), k)
         attendance = self.arrivals.record(
@@ -175,7 +171,9 @@ class Rounds(ServerPart):
         for _ in range(attempts if self.devices_work and not everybody_left else 0):
             if asked := self._requests(step_size):
                 return asked
-            self.sleep(self.pause)  # otherwise rounds would pass before devices are back, after a restart of the server
+            self.context.sleep(
+                self.pause
+            )  # otherwise rounds would pass before devices are back, after a restart of the server
         return self._requests(step_size)
 
     def _requests(self, step_size: float) -> dict[int, tuple[int, Packet]]:
@@ -184,7 +182,7 @@ class Rounds(ServerPart):
         task = scheme.device.task(self.prepared.device, self.state.round, step_size)
         if task is None:
             return {}
-        online, sizes = self.exchange.online(), self.sizes_to_ask()
+        online, sizes = self.hub.online(), self.sizes_to_ask()
         arrays = {**sent_to_devices(scheme, self.state), **task.arrays}
         values: dict[str, Value] = {
             "federation": self.config.name,
@@ -231,21 +229,12 @@ class Rounds(ServerPart):
         for reply in replies:
             i = self.roster.index(reply.device)
             silent.discard(i)
-            if reply.packet is None:
-                self.context.note_silence(reply, round=k)
+            check = partial(
+                checked_update, device=reply.device, round=k, travels=self.travels_up, largest_batch=asked[i]
+            )
+            update = self.checked(reply, "update", check, round=k)
+            if update is None:
                 continue
-            try:
-                update = checked_update(
-                    reply.packet,
-                    device=reply.device,
-                    round=k,
-                    travels=self.travels_up,
-                    largest_batch=asked[i],
-                )
-            except BadMessage as bad:
-                self.context.refuse(reply, "update", bad, round=k)
-                continue
-            self.standing.accept(reply.device)
             self.pace = self.pace.answered(i, update.batch_size, self.local_steps, update.compute_s, reply.elapsed_s)
             yield i, update
         for i in silent:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
+from codedfl.federation._locks import locked
 from codedfl.files import PRIVATE, Arrays, open_atomically, read_npz, remove_leftovers, sync_folder, write_atomically
 from codedfl.identity import identity
 from codedfl.uploads import Received
@@ -31,6 +31,37 @@ _ARRAY = "array."
 def state_folder(folder: Path) -> Path:
     """Return the folder in which the server keeps its progress."""
     return folder / "server" / "state"
+
+
+@dataclass
+class NewEvents:
+    """Reads events as they are written; each is read once.
+
+    Args:
+        path: ``events.jsonl``, which may not be there yet.
+    """
+
+    path: Path
+    _read: int = field(init=False, repr=False, default=0)
+
+    def read_new(self) -> list[dict[str, Any]]:
+        """Return the events since the last call, without lines that a crash cut off."""
+        if not self.path.is_file():
+            return []
+        events = []
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # it is still being written
+                self._read += len(line)
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    events.append(event)
+        return events
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,11 +146,6 @@ class ServerStore:
             array.flags.writeable = False
         return upload
 
-    def uploads(self, kind: str) -> Iterator[tuple[str, Received]]:
-        """Yield device and upload of a kind in the order of names; one is in memory at a time."""
-        for device in sorted(path.stem for path in self.folder.glob("uploads/*.npz")):
-            yield device, self.upload(device, kind)
-
     def _upload_path(self, device: str) -> Path:
         if not _DEVICE.fullmatch(device):
             raise InputError(
@@ -189,19 +215,13 @@ class ServerStore:
         with _writing(path), path.open("a+b") as file:
             file.write((b"" if _ends_a_line(file) else b"\n") + _plain_json(event).encode() + b"\n")
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield all events in order, without lines that a crash cut off."""
-        path = self.folder / "events.jsonl"
-        if not path.is_file():
-            return
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(event, dict):
-                    yield event
+    def read_events(self) -> NewEvents:
+        """Return a reader of the events, from the first on."""
+        return NewEvents(self.folder / "events.jsonl")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return all events in order, without lines that a crash cut off."""
+        return self.read_events().read_new()
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace ``status.json``; numbers that are not finite become null."""
@@ -240,21 +260,19 @@ class ServerStore:
             InputError: another server holds it.
         """
         path = self.folder / "lock"
-        with _writing(path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
-        with os.fdopen(descriptor, "r+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                holder = file.read(20).decode("ascii", "replace").strip()
-                raise InputError(
-                    f"{shown(self.folder)} is in use by the server with process id {holder or 'unknown'}: wait for it, stop it,"
-                    " or choose another folder."
-                ) from error
+
+        def in_use(descriptor: int) -> InputError:
+            holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
+            return InputError(
+                f"{shown(self.folder)} is in use by the server with process id {holder or 'unknown'}: wait for it, stop it,"
+                " or choose another folder."
+            )
+
+        with ExitStack() as stack:
             with _writing(path):
-                file.truncate(0)
-                file.write(str(os.getpid()).encode())
-                file.flush()
+                descriptor = stack.enter_context(locked(path, in_use))
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, str(os.getpid()).encode())
                 remove_leftovers(self.folder)
             yield
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
-from codedfl.federation._checks import BadMessage, checked_upload
+from codedfl.federation._checks import checked_upload
 from codedfl.federation._context import ServerPart
-from codedfl.federation._exchange import Reply
-from codedfl.federation._joining import menu_values, offered_menu, require_bought
-from codedfl.federation._packet import Packet
-from codedfl.federation._roster import Roster
-from codedfl.federation._uploads import UploadTask
+from codedfl.federation._joining import Roster, menu_values, offered_menu, require_bought
+from codedfl.federation._requests import UploadTask
+from codedfl.federation.transport import Packet, Reply
+from codedfl.uploads import Received
 
 
 @dataclass
@@ -25,14 +24,10 @@ class Uploading(ServerPart):
         context: the server.
         roster: the devices.
         task: what each uploads.
-        clock: seconds, for tests.
-        sleep: waits between attempts, for tests.
     """
 
     roster: Roster
     task: UploadTask
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def collect(self) -> tuple[str, ...]:
         """Return the devices whose upload the server holds, all of them or those that made it within ``training.upload_s``."""
@@ -46,19 +41,11 @@ class Uploading(ServerPart):
                 **menu_values(offered_menu(config)),
             },
         )
-        began, declined = self.clock(), set[str]()
-        while (left_s := config.training.upload_s - (self.clock() - began)) > 0:
-            missing = self._missing(declined)
-            if not missing:
-                break
-            online = self.exchange.online()
-            ready = [name for name in missing if name in online]
-            for reply in self.exchange.ask("coded", dict.fromkeys(ready, request), left_s) if ready else ():
-                if reply.declined:
-                    declined.add(reply.device)
-                self._keep(reply)
-            if self._missing(declined):
-                self.sleep(0.5)
+        declined = set[str]()
+        for reply in self.gather("coded", config.training.upload_s, lambda: self._missing(declined), lambda _: request):
+            if reply.declined:
+                declined.add(reply.device)
+            self._keep(reply)
         held = tuple(name for name in self.roster.names if self.store.has_upload(name))
         for name in self._missing():
             if name not in declined:
@@ -72,23 +59,22 @@ class Uploading(ServerPart):
         return [name for name in expected if not self.store.has_upload(name) and name not in declined]
 
     def _keep(self, reply: Reply) -> None:
-        if reply.packet is None:
-            self.context.note_silence(reply)
-            return
-        try:
-            upload = checked_upload(
-                reply.packet,
-                device=reply.device,
-                upload=self.task.upload,
-                terms=self.task.terms,
-                samples=self.roster.samples[self.roster.index(reply.device)],
-            )
-            require_bought(self.config, self.roster.items[self.roster.index(reply.device)], upload.noise_variance)
-        except BadMessage as bad:
-            self.context.refuse(reply, "upload", bad)
+        upload = self.checked(reply, "upload", partial(self._checked_upload, reply.device))
+        if upload is None or reply.packet is None:
             return
         self.store.put_upload(reply.device, upload)
-        self.standing.accept(reply.device)
         self.journal.note("uploaded", device=reply.device, bytes=reply.packet.bytes, seconds=round(reply.elapsed_s, 3))
         held = sum(self.store.has_upload(name) for name in self.roster.names)
         self.journal.status(phase="uploading", uploaded=held, devices=len(self.roster.names))
+
+    def _checked_upload(self, device: str, packet: Packet) -> Received:
+        place = self.roster.index(device)
+        upload = checked_upload(
+            packet,
+            device=device,
+            upload=self.task.upload,
+            terms=self.task.terms,
+            samples=self.roster.samples[place],
+        )
+        require_bought(self.config, self.roster.items[place], upload.noise_variance)
+        return upload

@@ -1,13 +1,13 @@
-"""What a device released, on its own disk: a second request gets the same bytes, and nothing is drawn twice."""
+"""What a device released and remembers, on its own disk: nothing is drawn twice, and all of it is there before it is sent."""
 
 from __future__ import annotations
 
-import fcntl
-import os
+import io
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from codedfl._messages import shown
 from codedfl.errors import InputError
+from codedfl.federation._locks import locked
 from codedfl.files import PRIVATE, Arrays, make_private_folder, open_atomically, read_npz, sync_folder
+from codedfl.training import record_arrays, record_from
 
 _KEY = re.compile(r"[0-9a-f]{8,128}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -127,17 +129,14 @@ class Vault:
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
-        """Wait for the right to write a file. The system takes it back from a process that dies."""
-        with refusing_failure(path):
-            lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        """Wait for the right to write a file."""
+        with ExitStack() as stack:
+            with refusing_failure(path):
+                stack.enter_context(locked(path.with_name(f"{path.name}.lock")))
             # Random parts have 8 characters, so that no leftover of another file matches.
             for leftover in self.folder.glob(f".{path.name}.????????.tmp"):
                 leftover.unlink(missing_ok=True)
             yield
-        finally:
-            os.close(lock)
 
 
 def digest_of(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
@@ -229,3 +228,61 @@ def _read_checked(path: Path, fix: str) -> bytes:
 
 def _checksum(path: Path, content: bytes) -> bytes:
     return sha256(path.name.encode() + b"\0" + content).digest()
+
+
+NEVER = -1
+"""Stands for a round in which no message of a device has been counted yet."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Two memories: the one that the last counted message left, and the one that the last message would leave.
+
+    A device moves on once the next request says that its message was counted. A message that came late, or that a server forgot
+    when it was killed, leaves no trace, so device and server never disagree about what was added up.
+
+    Args:
+        vault: the disk of the device.
+        federation: the fingerprint of what devices agreed on: another federation has another memory.
+        first: the memory before the first round, whose shapes all others have.
+    """
+
+    vault: Vault
+    federation: str
+    first: Any
+
+    @property
+    def _name(self) -> str:
+        return f"memory-{self.federation[:16]}"
+
+    def at(self, counted: int) -> Any:
+        """Return the memory with which to compute, given the round of the last message that was counted.
+
+        Raises:
+            InputError: the server has counted a message that this device does not remember.
+        """
+        rounds, memories = self._kept()
+        if counted not in rounds:
+            raise InputError(
+                f"counted = {shown(counted)} is not a round that this device remembers, only {rounds[0]} and {rounds[1]}: its"
+                " state folder is not the one that it had then; begin the federation again under another name."
+            )
+        return memories[rounds.index(counted)]
+
+    def keep(self, counted: int, round: int, memory: Any) -> None:
+        """Keep what the message of a round leaves, besides what the last counted one left."""
+        now = self.at(counted)
+        arrays = {"rounds": np.array([counted, round])}
+        arrays |= record_arrays("now", now) | record_arrays("next", memory)
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **arrays)
+        self.vault.put(self._name, content.getvalue())
+
+    def _kept(self) -> tuple[list[int], tuple[Any, Any]]:
+        content = self.vault.get(self._name)
+        if content is None:
+            return [NEVER, NEVER], (self.first, self.first)
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = dict(file)
+        rounds = [int(round) for round in arrays["rounds"]]
+        return rounds, (record_from("now", arrays, self.first), record_from("next", arrays, self.first))

@@ -6,12 +6,13 @@ import argparse
 import logging
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
 from codedfl.federation._client import Client
 from codedfl.federation._launch import only_client, serve_device
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet, Transport
 
 SLOW_S = 0.012
 """Seconds that a slow device takes for a row."""
@@ -28,15 +29,44 @@ class DemoClient(Client):
     row_s = 0.0
     dies_in = -1
 
+    def die(self) -> None:
+        """End this device as it stands."""
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def train(self, request: Packet) -> Packet:
         """Train as slowly as this device is, and die where it is to die."""
         if request.values.get("round") == self.dies_in:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self.die()
         reply = super().train(request)
         rest_s = self.row_s * float(str(reply.values["batch_size"]))
         time.sleep(rest_s)
         spent_s = float(str(reply.values["compute_s"])) + rest_s
         return Packet(reply.arrays, {**reply.values, "compute_s": spent_s})
+
+
+class DemoThread(DemoClient):
+    """The same in a thread, which ends alone."""
+
+    def die(self) -> None:
+        """End the thread of this device."""
+        raise SystemExit
+
+
+def serve_demo_device(
+    folder: Path,
+    *,
+    slow: bool = False,
+    dies_in: int = -1,
+    kind: type[DemoClient] = DemoClient,
+    stop: threading.Event | None = None,
+    transport: Transport | None = None,
+) -> None:
+    """Serve a device of the demonstration until stopped."""
+    with only_client(folder):
+        client = kind.open(folder)
+        assert isinstance(client, DemoClient)
+        client.row_s, client.dies_in = (SLOW_S if slow else 0.0), dies_in
+        serve_device(folder, client, stop, transport)
 
 
 def main() -> None:
@@ -47,11 +77,7 @@ def main() -> None:
     parser.add_argument("--dies-in", type=int, default=-1)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    with only_client(arguments.folder):
-        client = DemoClient.open(arguments.folder)
-        assert isinstance(client, DemoClient)
-        client.row_s, client.dies_in = (SLOW_S if arguments.slow else 0.0), arguments.dies_in
-        serve_device(arguments.folder, client)
+    serve_demo_device(arguments.folder, slow=arguments.slow, dies_in=arguments.dies_in)
 
 
 if __name__ == "__main__":

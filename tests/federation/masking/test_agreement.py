@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codedfl.errors import InputError
-from codedfl.federation.masking._agreement import Agreement
 from codedfl.federation.masking._device import Masker
 from codedfl.federation.masking._keys import masking_key
-from codedfl.federation.masking._participants import SEED_BYTES, Participants
+from codedfl.federation.masking._participants import SEED_BYTES, Agreement, Participants
 from codedfl.federation.masking._ring import RingArray, apply_masks, to_floats
 from codedfl.federation.masking._server import MaskedSum
 from codedfl.federation.masking._state import DeviceState

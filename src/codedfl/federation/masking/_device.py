@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from codedfl._messages import listing, shown
 from codedfl.errors import InputError
-from codedfl.federation.masking._agreement import Agreement
 from codedfl.federation.masking._keys import PublicKeys, commitment, masking_key, signed_keys
-from codedfl.federation.masking._participants import SEED_BYTES, Participants, SharePair, require_messages
+from codedfl.federation.masking._participants import SEED_BYTES, Agreement, Participants, SharePair, require_messages
 from codedfl.federation.masking._ring import RingArray, apply_masks, to_ring, upload_digest
 from codedfl.federation.masking._state import DeviceState
 from codedfl.federation.masking._terms import MaskingTerms

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport import Packet
 
 ARRAYS: dict[str, Any] = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(())}
 VALUES: dict[str, Any] = {

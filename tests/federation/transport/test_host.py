@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codedfl.federation._link import SUPERLINK, SuperLink, is_program
+from codedfl.federation.transport.flower._host import SUPERLINK, SuperLink, is_program
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.supercore.task_identity import TaskIdentity
 
 import codedfl.federation  # noqa: F401  (before flwr, which it keeps quiet)
-from codedfl.federation import _grid
 from codedfl.federation._client import Client
-from codedfl.federation._exchange import REFUSED
-from codedfl.federation._grid import GridExchange
-from codedfl.federation._packet import Packet
-from codedfl.federation._wire import to_records
-from codedfl.federation.client_app import client_app
+from codedfl.federation.transport import REFUSED, Packet
+from codedfl.federation.transport.flower import _hub
+from codedfl.federation.transport.flower._hub import FlowerHub
+from codedfl.federation.transport.flower._link import Connection, FlowerLink
+from codedfl.federation.transport.flower._records import FAILED, UNREACHABLE, to_records
 from tests.federation.support import NAMES, copy_federation, digits_config
 
 Answer = Callable[[Message], RecordDict | Error | None]
@@ -80,13 +79,13 @@ def _in_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flower's messages know the process that they are made in."""
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
-    monkeypatch.setattr(_grid, "POLL_S", 0.001)
-    monkeypatch.setattr(_grid, "LOOK_S", 0.0)
-    monkeypatch.setattr(_grid, "NAME_S", 0.05)
+    monkeypatch.setattr(_hub, "POLL_S", 0.001)
+    monkeypatch.setattr(_hub, "LOOK_S", 0.0)
+    monkeypatch.setattr(_hub, "NAME_S", 0.05)
 
 
-def exchange(grid: FakeGrid, **options: Any) -> GridExchange:
-    return GridExchange(grid, DEVICES, **options)  # type: ignore[arg-type]
+def exchange(grid: FakeGrid, **options: Any) -> FlowerHub:
+    return FlowerHub(grid, DEVICES, **options)  # type: ignore[arg-type]
 
 
 def test_devices_are_known_by_the_names_that_their_keys_were_registered_under() -> None:
@@ -192,14 +191,16 @@ def test_a_device_that_was_started_again_has_forgotten_the_request() -> None:
     assert "started again" in reply.problem
 
 
-def app_answers(clients: dict[int, Client]) -> Callable[[Message], RecordDict]:
-    apps = {number: client_app(client) for number, client in clients.items()}
+def link_answers(clients: dict[int, Client]) -> Callable[[Message], RecordDict]:
+    links = {
+        number: (FlowerLink(client.config.name, Connection(""), Path()), client) for number, client in clients.items()
+    }
 
     def answer(message: Message) -> RecordDict:
-        number = message.metadata.dst_node_id
-        context = Context(run_id=1, node_id=number, node_config={}, state=RecordDict(), run_config={})
-        content: RecordDict = apps[number](message, context).content
-        return content
+        link, client = links[message.metadata.dst_node_id]
+        reply = link.reply_to(message, client.answer)
+        assert reply is not None
+        return reply.content
 
     return answer
 
@@ -208,7 +209,7 @@ def test_a_device_behind_flower_answers_as_it_does_by_itself(digits: Path, tmp_p
     config = digits_config(scheme="fedavg")
     folder = copy_federation(digits, tmp_path / "federation", config)
     client = Client.open(folder / "devices" / "north")
-    network = exchange(FakeGrid(nodes(node(11, "")), app_answers({11: client})), authenticated=False)
+    network = exchange(FakeGrid(nodes(node(11, "")), link_answers({11: client})), authenticated=False)
     assert network.online() == {"north"}
     request = Packet({}, {"prescription": config.prescription(), "smoothness": True})
     (hello,) = network.ask("hello", {"north": request}, 5.0)
@@ -234,7 +235,13 @@ def test_a_device_behind_flower_answers_as_it_does_by_itself(digits: Path, tmp_p
 
 def test_a_device_answers_records_that_are_no_packet_with_a_refusal(digits: Path, tmp_path: Path) -> None:
     folder = copy_federation(digits, tmp_path / "federation", digits_config())
-    answer = app_answers({11: Client.open(folder / "devices" / NAMES[0])})
+    answer = link_answers({11: Client.open(folder / "devices" / NAMES[0])})
     for kind in ("train", "query.hello", "query.coded"):
         values = answer(Message(damaged(), 11, kind, ttl=5.0))["values"]
         assert dict(values) == {"device": "north", REFUSED: "the message has an array that cannot be read"}
+
+
+def test_the_codes_are_flowers() -> None:
+    assert FAILED == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+    unreachable = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+    assert unreachable == UNREACHABLE

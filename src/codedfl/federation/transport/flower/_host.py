@@ -19,15 +19,12 @@ from types import TracebackType
 from typing import Self
 
 from flwr.cli.build import build_fab_from_files
-from flwr.common.serde import fab_to_proto, user_config_to_proto
-from flwr.proto.control_pb2 import RegisterNodeRequest, StartRunRequest
+from flwr.proto import control_pb2, fab_pb2, transport_pb2
 from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.fab import Fab
-from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 
 from codedfl._version import __version__
 from codedfl.errors import InputError
-from codedfl.federation._quiet import flower_environment
+from codedfl.federation.transport.flower import QUIET
 
 READY_S = 60.0
 """How long the SuperLink may take to start."""
@@ -37,6 +34,9 @@ STOP_S = 10.0
 
 EVERYWHERE = "0.0.0.0"
 """All addresses of this machine."""
+
+PROGRAM = "flwr-serverapp"
+"""What is in the command line of a process in which Flower runs a server's program."""
 
 SUPERLINK = Path(__file__).with_name("superlink.py")
 
@@ -58,6 +58,7 @@ clientapp = "codedfl_federation.app:app"
 [tool.flwr.app.config]
 folder = ""
 authenticated = true
+program = ""
 """
 
 
@@ -181,35 +182,31 @@ class SuperLink:
     def _control(self) -> ControlHttpClient:
         certificate = None if self.insecure else (self._server / "ca.crt").read_bytes()
         return ControlHttpClient.from_server_address(
-            f"{self._host}:{self._port}",
-            self.insecure,
-            certificate,
-            interceptors=[RuntimeVersionHttpInterceptor(component_name="codedfl")],
+            f"{self._host}:{self._port}", self.insecure, certificate, interceptors=[]
         )
 
     def register(self, keys: Mapping[str, bytes]) -> None:
         """Let the holders of these keys connect, each under its name."""
         with self._control() as control:
             for name, key in keys.items():
-                control.RegisterNode(RegisterNodeRequest(public_key=key, name=name))
+                control.RegisterNode(control_pb2.RegisterNodeRequest(public_key=key, name=name))
 
-    def submit(self) -> None:
-        """Start the server's program."""
+    def submit(self, program: str) -> None:
+        """Start the server's program, ``module:function``."""
         files = {
             "pyproject.toml": APP.format(version=__version__).encode(),
             "codedfl_federation/__init__.py": b"",
-            "codedfl_federation/app.py": b"from codedfl.federation.server_app import app\n",
+            "codedfl_federation/app.py": b"from codedfl.federation.transport.flower.server_app import app\n",
         }
         bundle = build_fab_from_files(files)[0]
-        fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
-        settings: dict[str, bool | float | int | str] = {
-            "folder": str(self.folder.resolve()),
-            "authenticated": not self.insecure,
+        fab = fab_pb2.Fab(hash_str=hashlib.sha256(bundle).hexdigest(), content=bundle)
+        settings = {
+            "folder": transport_pb2.Scalar(string=str(self.folder.resolve())),
+            "authenticated": transport_pb2.Scalar(bool=not self.insecure),
+            "program": transport_pb2.Scalar(string=program),
         }
         with self._control() as control:
-            control.StartRun(
-                StartRunRequest(fab=fab_to_proto(fab), override_config=user_config_to_proto(settings), federation="")
-            )
+            control.StartRun(control_pb2.StartRunRequest(fab=fab, override_config=settings, federation=""))
 
     def is_alive(self) -> bool:
         """Return whether the process runs."""
@@ -223,6 +220,25 @@ class SuperLink:
         self._process = None
         (self._server / "state" / "superlink.pid").unlink(missing_ok=True)
         shutil.rmtree(self._server / "state" / "flower", ignore_errors=True)
+
+
+def flower_environment(home: Path, programs: Path) -> dict[str, str]:
+    """Return the environment for Flower's programs.
+
+    Args:
+        home: folder for Flower's own files.
+        programs: folder with Flower's programs, which start each other by name.
+    """
+    path = os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": path}
+
+
+def end_program(pid: int) -> None:
+    """End the program of a server that was killed, if it is one, and wait until it is gone."""
+    if is_program(pid, PROGRAM):
+        os.kill(pid, signal.SIGKILL)
+        while is_program(pid, PROGRAM):
+            time.sleep(0.05)
 
 
 def is_program(pid: int, name: str) -> bool:

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 
-from codedfl.federation.superlink import DevicesOnly, Receive, Scope, Send, from_this_machine
+from codedfl.federation.transport.flower.superlink import (
+    HOOK,
+    DevicesOnly,
+    Receive,
+    Scope,
+    Send,
+    close_to_others,
+    from_this_machine,
+)
 
 OTHER, SAME = ("192.0.2.7", 40000), ("127.0.0.1", 40000)
 CLOSED = [
@@ -89,3 +98,15 @@ def test_only_loopback_addresses_are_this_machine(host: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1"])
 def test_all_loopback_addresses_are(host: str) -> None:
     assert from_this_machine({"client": (host, 1)})
+
+
+def test_the_superlink_finds_the_middleware(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise everything would be open, and nothing would say so."""
+    monkeypatch.delitem(sys.modules, HOOK, raising=False)
+    from flwr.superlink import extensions, main
+
+    assert extensions.get_middleware() == ()
+    close_to_others()
+    monkeypatch.setitem(sys.modules, HOOK, sys.modules[HOOK])
+    closed: Any = main._get_middleware()[0].cls
+    assert closed is DevicesOnly

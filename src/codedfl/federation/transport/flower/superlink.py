@@ -15,6 +15,8 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
+from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any
 
 FOR_DEVICES = "/v1/fleet/"
@@ -69,18 +71,28 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
+HOOK = "flwr.ee.superlink.extensions"
+"""The module in which a SuperLink looks for middleware; the package itself does not come with Flower."""
+
+
+def close_to_others() -> None:
+    """Put the middleware where the SuperLink of this process will find it."""
+    from starlette.middleware import Middleware
+
+    hook = ModuleType(HOOK)
+    vars(hook)["get_middleware"] = lambda: (Middleware(DevicesOnly),)
+    sys.modules[HOOK] = hook
+
+
 def main() -> None:
     """Start the SuperLink with the arguments of this process."""
     end_with_parent()
-    from flwr.superlink import extensions
-    from flwr.superlink.cli import flower_superlink
-    from starlette.middleware import Middleware
-
-    others = extensions.get_middleware
-    extensions.get_middleware = lambda: (Middleware(DevicesOnly), *others())
+    close_to_others()
+    (program,) = entry_points(group="console_scripts", name="flower-superlink")
+    run = program.load()
     if os.getppid() == 1:
         return  # the parent ended before the signal was set
-    flower_superlink()
+    run()
 
 
 if __name__ == "__main__":

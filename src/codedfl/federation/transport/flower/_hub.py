@@ -1,19 +1,17 @@
-"""Messages to devices through Flower's SuperLink."""
+"""The server's end: messages to devices through Flower's SuperLink."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from flwr.app import Message
-from flwr.common.constant import ErrorCode
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
-from codedfl.federation._exchange import Kind, Reply, reply_of
-from codedfl.federation._packet import Packet
-from codedfl.federation._wire import from_records, to_records
+from codedfl.federation.transport._interface import LARGE_KINDS, Kind, Packet, Reply, reply_of
+from codedfl.federation.transport.flower._records import NAME, UNREACHABLE, from_records, message_type, to_records
 
 POLL_S = 0.1
 """Seconds between looks for replies."""
@@ -24,13 +22,18 @@ LOOK_S = 1.0
 NAME_S = 10.0
 """How long a device may take to say its name."""
 
-LARGE = ("coded", "masked")
-"""Requests whose replies are pulled one at a time, so that one of them is in memory at most."""
+
+class Node(Protocol):
+    """What is used of Flower's description of a connected device."""
+
+    node_id: int
+    name: str
+    last_activated_at: str
 
 
 @dataclass
-class GridExchange:
-    """An exchange whose messages Flower carries.
+class FlowerHub:
+    """A hub whose messages Flower carries.
 
     A device is whoever holds the private key that was registered under its name; without authentication it is
     whoever says so.
@@ -46,7 +49,7 @@ class GridExchange:
     authenticated: bool = True
     _names: dict[int, str] = field(default_factory=dict)
 
-    def _nodes(self) -> dict[str, NodeInfo]:
+    def _nodes(self) -> dict[str, Node]:
         """Return the node of every device that is connected, refreshed at every call: nodes come and go."""
         online = sorted(
             (node for node in self.grid.get_nodes() if node.status == "online"), key=lambda node: node.last_activated_at
@@ -57,11 +60,11 @@ class GridExchange:
         # Of several nodes of one device the last counts: without authentication a restart makes a new one.
         return {name: node for name, node in named if name in self.devices}
 
-    def _ask_names(self, nodes: list[NodeInfo]) -> None:
+    def _ask_names(self, nodes: list[Node]) -> None:
         """Ask nodes that nobody registered for the name of their device, and believe them."""
-        pending: dict[str, tuple[str, NodeInfo]] = {}
+        pending: dict[str, tuple[str, Node]] = {}
         for node in nodes:
-            message = Message(to_records(Packet()), node.node_id, "query.name", ttl=NAME_S)
+            message = Message(to_records(Packet()), node.node_id, message_type(NAME), ttl=NAME_S)
             pending |= {identifier: (str(node.node_id), node) for identifier in self.grid.push_messages([message])}
         for reply in self._replies(pending, time.monotonic(), NAME_S, one_at_a_time=False):
             name = reply.packet.values.get("device") if reply.packet else None
@@ -77,13 +80,13 @@ class GridExchange:
         """Send requests that expire with the deadline, and return the replies in the order in which they arrive."""
         nodes = self._nodes()
         sent = time.monotonic()
-        pending: dict[str, tuple[str, NodeInfo]] = {}
+        pending: dict[str, tuple[str, Node]] = {}
         for device, packet in requests.items():
             if device in nodes:
                 message = Message(
                     to_records(packet),
                     nodes[device].node_id,
-                    "train" if kind == "train" else f"query.{kind}",
+                    message_type(kind),
                     ttl=within_s,
                     group_id=str(packet.values.get("round", "")),
                 )
@@ -92,10 +95,10 @@ class GridExchange:
                     for identifier in self.grid.push_messages([message])
                     if identifier
                 }
-        return self._replies(pending, sent, within_s, one_at_a_time=kind in LARGE)
+        return self._replies(pending, sent, within_s, one_at_a_time=kind in LARGE_KINDS)
 
     def _replies(
-        self, pending: dict[str, tuple[str, NodeInfo]], sent: float, within_s: float, *, one_at_a_time: bool
+        self, pending: dict[str, tuple[str, Node]], sent: float, within_s: float, *, one_at_a_time: bool
     ) -> Iterator[Reply]:
         looked = sent
         while pending and time.monotonic() - sent < within_s:
@@ -113,7 +116,7 @@ class GridExchange:
             if pending:
                 time.sleep(POLL_S)
 
-    def _forgotten(self, pending: Mapping[str, tuple[str, NodeInfo]]) -> list[str]:
+    def _forgotten(self, pending: Mapping[str, tuple[str, Node]]) -> list[str]:
         """Return the requests to devices that have connected anew since, and so will not answer them."""
         active = {node.node_id: node.last_activated_at for node in self.grid.get_nodes() if node.status == "online"}
         return [
@@ -125,8 +128,7 @@ class GridExchange:
 
 def _expired(message: Message) -> bool:
     """Return whether Flower tells that a request or its reply is past its time, or its device gone: that is silence."""
-    unavailable = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
-    return message.has_error() and message.error.code in unavailable
+    return message.has_error() and message.error.code in UNREACHABLE
 
 
 def _reply(device: str, elapsed_s: float, message: Message) -> Reply:

@@ -1,4 +1,4 @@
-"""Flower's records as packets, and packets as Flower's records."""
+"""What is on the wire: packets as Flower's records and back, kinds of questions as its types of messages, and its errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,30 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from codedfl.federation._packet import Packet
+from codedfl.federation.transport._interface import Packet
 
 ARRAYS, VALUES = "arrays", "values"
 NPY = "numpy.ndarray"
 """How Flower names the serialisation of numpy's own file format, without pickle."""
+
+NAME = "name"
+"""The question for a device's name, which the transport itself asks where nobody registered devices."""
+
+FAILED = 2
+"""Flower's code of an error that the program of a device raised."""
+
+UNREACHABLE = (3, 4, 5)
+"""Flower's codes of a message or a reply that is past its time, and of a node that is gone: that is silence."""
+
+
+def message_type(kind: str) -> str:
+    """Return Flower's type of the messages of a kind."""
+    return "train" if kind == "train" else f"query.{kind}"
+
+
+def kind_of(message_type: str) -> str:
+    """Return the kind of question that a message of a type is."""
+    return message_type.rpartition(".")[2]
 
 
 def to_records(packet: Packet) -> RecordDict:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import codedfl.federation  # noqa: F401  (before flwr, which it keeps quiet)
-from codedfl.federation._packet import Packet
-from codedfl.federation._wire import NPY, from_records, to_records
+from codedfl.federation.transport import Packet
+from codedfl.federation.transport.flower._records import NPY, from_records, to_records
 
 names = st.text(min_size=1, max_size=10)
 numbers = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.booleans() | st.text() | st.binary()
