@@ -36,7 +36,7 @@ from codedfl.federation._randomness import DeviceRandomness, OperatingSystemRand
 from codedfl.federation._release_ledger import ReleaseLedger
 from codedfl.federation._requests import TrainRequest, UploadTask, requested_menu, requested_train, wants_smoothness
 from codedfl.federation._vault import Memory, Vault, digest_of
-from codedfl.federation.transport import REFUSED, Kind, Packet
+from codedfl.federation.transport import MASKED_KINDS, REFUSED, Kind, Packet
 from codedfl.files import Arrays
 from codedfl.identity import identity
 from codedfl.losses import Loss
@@ -312,8 +312,7 @@ class Client:
         return bernoulli_steps(*work, device=self.index, round=asked.round, loss=self.loss)
 
     def _masked_phases(self) -> dict[str, Callable[[Packet], Packet]]:
-        assert self.masked is not None
-        return {name: self.masked_phase(name) for name in self.masked.phases}
+        return {name: self.masked_phase(name) for name in MASKED_KINDS}
 
     def masked_phase(self, phase: str) -> Callable[[Packet], Packet]:
         """Return the handler of one phase of the masked upload."""

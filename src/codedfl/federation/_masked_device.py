@@ -54,8 +54,6 @@ class MaskedDevice:
     masker: Masker
     vault: Vault
 
-    phases = ("keys", "shares", "masked", "agree", "unmask")
-
     @classmethod
     def open(cls, folder: Path, config: ClientConfig, federation: FederationConfig, vault: Vault) -> MaskedDevice:
         """Open it with the keys in a device's folder; without any in an insecure set-up."""
