@@ -162,16 +162,6 @@ class ExactStatistics(_Statistics[Gram]):
         """Return the statistics of a device that takes part, which nothing protects."""
         return (Release(self.message, None),) if setting.code.uploading[device] else ()
 
-    def mechanism(
-        self,
-        terms: Terms,  # noqa: ARG002
-        noise_variance: float,  # noqa: ARG002
-        label_noise_variance: float,  # noqa: ARG002
-        samples: int,  # noqa: ARG002
-    ) -> None:
-        """Return None: nothing protects them."""
-        return
-
     def sensitivities(self, terms: Terms, samples: int) -> tuple[float, float]:  # noqa: ARG002
         """Return infinity: samples are not clipped."""
         return math.inf, math.inf
@@ -327,17 +317,6 @@ class NoisyStatistics(_Statistics[NoisyMoments]):
         if not setting.code.uploading[device]:
             return ()
         return (Release(self.message, self._mechanism(require_target(setting, self.message))),)
-
-    def mechanism(
-        self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int
-    ) -> GaussianMechanism | None:
-        """Return a Gaussian mechanism for everything, ``mu^2 = n B^4 / s^2 + B^2 B_Y^2 / s_Y^2``, ``n`` = 1 or 2 (``adassp``)."""
-        variances = noise_variance, label_noise_variance
-        if terms.clip_norm is None or terms.label_bound is None or min(variances) == 0:
-            return None
-        changes = self.sensitivities(terms, samples)
-        squared = sum(change**2 / variance for change, variance in zip(changes, variances, strict=True))
-        return GaussianMechanism(1 / math.sqrt(squared))
 
     def sensitivities(self, terms: Terms, samples: int) -> tuple[float, float]:  # noqa: ARG002 (of all of them)
         """Return ``B^2``, ``sqrt(2)`` times that with a least eigenvalue, and ``B B_Y``."""

@@ -12,7 +12,7 @@ import numpy as np
 from codedfl._validation import require_at_least
 from codedfl.coding import Rows, SubspaceSketch, public_test_matrix, sketch_rows
 from codedfl.errors import InputError
-from codedfl.privacy import GaussianMechanism, Noise, Release, rounding_delta, sketch_sensitivity
+from codedfl.privacy import Noise, Release, rounding_delta, sketch_sensitivity
 from codedfl.setting import Code, Setting
 from codedfl.typing import FloatArray
 from codedfl.uploads._upload import (
@@ -189,17 +189,6 @@ class Subspace(Upload[SubspaceSketch]):
         if not labels:
             terms, label_noise = replace(terms, label_bound=0.0), math.inf
         return (Release(self.message, self.mechanism(terms, noise, label_noise, samples)),)
-
-    def mechanism(
-        self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int
-    ) -> GaussianMechanism | None:
-        """Return a Gaussian mechanism with ``mu^2 = a^2 / sigma^2 + b^2 / sigma_Y^2``; see `sensitivities`."""
-        variances = noise_variance, label_noise_variance
-        if terms.clip_norm is None or terms.label_bound is None or min(variances) == 0:
-            return None
-        changes = self.sensitivities(terms, samples)
-        squared = sum(change**2 / variance for change, variance in zip(changes, variances, strict=True))
-        return GaussianMechanism(1 / math.sqrt(squared))
 
     def sensitivities(self, terms: Terms, samples: int) -> tuple[float, float]:
         """Return `codedfl.privacy.sketch_sensitivity`."""

@@ -20,7 +20,16 @@ from codedfl.coding import Rows, require_one_each
 from codedfl.errors import InputError
 from codedfl.fleet import BITS_PER_NUMBER
 from codedfl.parallel import Workers
-from codedfl.privacy import Mechanism, Noise, PrivacyTarget, Release, SeededNoise, epsilon_of, gaussian_epsilon
+from codedfl.privacy import (
+    GaussianMechanism,
+    Mechanism,
+    Noise,
+    PrivacyTarget,
+    Release,
+    SeededNoise,
+    epsilon_of,
+    gaussian_epsilon,
+)
 from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
 from codedfl.typing import BoolArray, FloatArray
@@ -370,11 +379,12 @@ class Upload(ABC, Generic[HeldT]):
         """Return the same as seen in the sum over devices; by default all of it, which tells no less."""
         return self.releases(setting, coverage, device)
 
-    @abstractmethod
     def mechanism(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int
     ) -> Mechanism | None:
         """Return what an upload with this noise is to whoever sees it: the one answer to "what epsilon?".
+
+        By default a Gaussian mechanism with ``mu^2 = a^2 / sigma^2 + b^2 / sigma_Y^2``, for the `sensitivities` ``a`` and ``b``.
 
         Args:
             terms: what everybody knows.
@@ -385,6 +395,12 @@ class Upload(ABC, Generic[HeldT]):
         Returns:
             The mechanism; None if nothing bounds what one sample changes, or too little noise covers it.
         """
+        variances = noise_variance, label_noise_variance
+        parts = [each for each in zip(self.sensitivities(terms, samples), variances, strict=True) if each[0] > 0]
+        if any(change == math.inf or variance == 0 for change, variance in parts):
+            return None
+        squared = sum(change**2 / variance for change, variance in parts)
+        return GaussianMechanism(1 / math.sqrt(squared) if squared else math.inf)
 
     def epsilon(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int, delta: float
