@@ -102,7 +102,10 @@ def test_devices_that_are_killed_come_back(tmp_path: Path, undisturbed: tuple[Pr
             assert federation.started[name] == 2, fault
             assert summary["devices"][NAMES.index(name)]["uploaded"]
             record(fault)
-        assert count(federation.events(), "late", NAMES[2]) >= 1, "the round of its death completes without it"
+        # Back within the deadline, it says that it has forgotten the request; otherwise it is late.
+        missed = count(federation.events(), "late", NAMES[2]) + count(federation.events(), "failed", NAMES[2])
+        assert missed >= 1, "the round of its death completes without it"
+        assert any(NAMES[2] not in event["arrived"] for event in federation.events() if event["event"] == "round")
         assert summary["devices"][2]["arrivals"] >= ROUNDS - 4, "it rejoins"
         require_one_upload(federation)
         require_no_worse(summary, undisturbed[1]["score"])
