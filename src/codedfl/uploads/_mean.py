@@ -16,7 +16,7 @@ from codedfl.data import Task
 from codedfl.errors import InputError
 from codedfl.losses import Loss, make_loss
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import GaussianMechanism, Noise, Release, rounding_delta
+from codedfl.privacy import GaussianMechanism, Noise, Release
 from codedfl.setting import LARGEST_GRAM, Code, Setting
 from codedfl.typing import FloatArray
 from codedfl.uploads._budget import MEAN_SHARE, Budget, CurvatureDetail, divide
@@ -29,10 +29,10 @@ from codedfl.uploads._upload import (
     Array,
     ArrayLayout,
     Coverage,
+    GaussianUpload,
     Layout,
     Received,
     Terms,
-    Upload,
     UploadCost,
     clip_norm_of,
     noise_of_sum,
@@ -96,7 +96,7 @@ class PrivateCurvature:
 
 
 @dataclass(frozen=True)
-class Mean(Upload[PrivateCurvature]):
+class Mean(GaussianUpload[PrivateCurvature]):
     """Noisy sums of features and of their second moments, by the Gaussian mechanism.
 
     First ``sum x + noise``: its direction shrinks to `MEAN_FACTOR`. Then ``sum x' x'^T + noise`` of the shrunk rows, clipped
@@ -251,14 +251,6 @@ class Mean(Upload[PrivateCurvature]):
     def sensitivities(self, terms: Terms, samples: int) -> tuple[float, float]:  # noqa: ARG002 (of all of them)
         """Return ``B``, and 0 about labels."""
         return (math.inf if terms.clip_norm is None else terms.clip_norm), 0.0
-
-    def rounding_delta(
-        self, terms: Terms, *, samples: int, noise_variance: float, label_noise_variance: float, epsilon: float
-    ) -> float:
-        """Return what the grid adds to delta: noise is raised with the sensitivity for errors in front of it."""
-        if self.mechanism(terms, noise_variance, label_noise_variance, samples) is None:
-            return 1.0
-        return rounding_delta(terms.dimension, 0.0, epsilon)
 
     def require_possible(self, setting: Setting, coverage: Coverage) -> None:  # noqa: ARG002
         """Refuse a setting without a target or a clip norm, and second moments that are too large to hold."""

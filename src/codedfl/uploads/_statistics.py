@@ -13,7 +13,7 @@ import scipy.linalg
 from codedfl.coding import Gram, Rows, compute_gram
 from codedfl.errors import InputError
 from codedfl.parallel import one_blas_thread
-from codedfl.privacy import GaussianMechanism, Noise, PrivacyTarget, Release, rounding_delta
+from codedfl.privacy import GaussianMechanism, Noise, PrivacyTarget, Release
 from codedfl.setting import LARGEST_GRAM, Code, Setting
 from codedfl.typing import FloatArray
 from codedfl.uploads._upload import (
@@ -24,6 +24,7 @@ from codedfl.uploads._upload import (
     Array,
     ArrayLayout,
     Coverage,
+    GaussianUpload,
     HeldT,
     Layout,
     Received,
@@ -162,6 +163,9 @@ class ExactStatistics(_Statistics[Gram]):
         """Return the statistics of a device that takes part, which nothing protects."""
         return (Release(self.message, None),) if setting.code.uploading[device] else ()
 
+    def mechanism(self, *_: object) -> None:
+        """Return None: nothing protects them."""
+
     def sensitivities(self, terms: Terms, samples: int) -> tuple[float, float]:  # noqa: ARG002
         """Return infinity: samples are not clipped."""
         return math.inf, math.inf
@@ -188,7 +192,7 @@ class ExactStatistics(_Statistics[Gram]):
 
 
 @dataclass(frozen=True)
-class NoisyStatistics(_Statistics[NoisyMoments]):
+class NoisyStatistics(_Statistics[NoisyMoments], GaussianUpload[NoisyMoments]):
     """``X_i^T X_i + s (E + E^T) / 2`` and ``X_i^T Y_i + s F`` of rows clipped to ``B``: one Gaussian mechanism on each device.
 
     One sample changes both together by at most `joint_sensitivity`, which ``s`` is the noise multiplier times. If the server sees
@@ -324,14 +328,6 @@ class NoisyStatistics(_Statistics[NoisyMoments]):
             return math.inf, math.inf
         times = math.sqrt(2) if self._adaptive else 1.0
         return times * terms.clip_norm**2, terms.clip_norm * terms.label_bound
-
-    def rounding_delta(
-        self, terms: Terms, *, samples: int, noise_variance: float, label_noise_variance: float, epsilon: float
-    ) -> float:
-        """Return what the grid adds to delta: noise is raised with the sensitivity for errors in front of it."""
-        if self.mechanism(terms, noise_variance, label_noise_variance, samples) is None:
-            return 1.0
-        return rounding_delta(sum(array.numbers for array in self.layout(terms).values()), 0.0, epsilon)
 
     def cost(self, setting: Setting, coverage: Coverage) -> UploadCost:  # noqa: ARG002
         """Charge ``d (d + 1) / 2 + d o`` numbers, ``l`` times as many MACs, and ``4 d^3 / 3`` for a least eigenvalue."""

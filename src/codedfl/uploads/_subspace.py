@@ -12,7 +12,7 @@ import numpy as np
 from codedfl._validation import require_at_least
 from codedfl.coding import Rows, SubspaceSketch, public_test_matrix, sketch_rows
 from codedfl.errors import InputError
-from codedfl.privacy import Noise, Release, rounding_delta, sketch_sensitivity
+from codedfl.privacy import Noise, Release, sketch_sensitivity
 from codedfl.setting import Code, Setting
 from codedfl.typing import FloatArray
 from codedfl.uploads._upload import (
@@ -22,10 +22,10 @@ from codedfl.uploads._upload import (
     Array,
     ArrayLayout,
     Coverage,
+    GaussianUpload,
     Layout,
     Received,
     Terms,
-    Upload,
     UploadCost,
 )
 
@@ -54,7 +54,7 @@ def require_rank(rank: Rank) -> None:
 
 
 @dataclass(frozen=True)
-class Subspace(Upload[SubspaceSketch]):
+class Subspace(GaussianUpload[SubspaceSketch]):
     """Sketches ``X_S^T [X_S Omega, Y_S]`` and ``||X_S||^2`` of every device that takes part, from some of its rows.
 
     Args:
@@ -195,14 +195,6 @@ class Subspace(Upload[SubspaceSketch]):
         if terms.clip_norm is None or terms.label_bound is None:
             return math.inf, math.inf
         return sketch_sensitivity(terms.clip_norm, terms.label_bound, some_rows=self.rows < samples)
-
-    def rounding_delta(
-        self, terms: Terms, *, samples: int, noise_variance: float, label_noise_variance: float, epsilon: float
-    ) -> float:
-        """Return what the grid adds to delta: noise is raised with the sensitivity for errors in front of it."""
-        if self.mechanism(terms, noise_variance, label_noise_variance, samples) is None:
-            return 1.0
-        return rounding_delta(sum(array.numbers for array in self.layout(terms).values()), 0.0, epsilon)
 
     def mi_dp(self, setting: Setting, coverage: Coverage) -> tuple[float | None, str]:
         """Return None, as MI-DP says nothing about sketches; infinity without noise."""

@@ -29,6 +29,7 @@ from codedfl.privacy import (
     SeededNoise,
     epsilon_of,
     gaussian_epsilon,
+    rounding_delta,
 )
 from codedfl.setting import Code, Setting
 from codedfl.streams import Streams
@@ -379,12 +380,11 @@ class Upload(ABC, Generic[HeldT]):
         """Return the same as seen in the sum over devices; by default all of it, which tells no less."""
         return self.releases(setting, coverage, device)
 
+    @abstractmethod
     def mechanism(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int
     ) -> Mechanism | None:
         """Return what an upload with this noise is to whoever sees it: the one answer to "what epsilon?".
-
-        By default a Gaussian mechanism with ``mu^2 = a^2 / sigma^2 + b^2 / sigma_Y^2``, for the `sensitivities` ``a`` and ``b``.
 
         Args:
             terms: what everybody knows.
@@ -395,12 +395,6 @@ class Upload(ABC, Generic[HeldT]):
         Returns:
             The mechanism; None if nothing bounds what one sample changes, or too little noise covers it.
         """
-        variances = noise_variance, label_noise_variance
-        parts = [each for each in zip(self.sensitivities(terms, samples), variances, strict=True) if each[0] > 0]
-        if any(change == math.inf or variance == 0 for change, variance in parts):
-            return None
-        squared = sum(change**2 / variance for change, variance in parts)
-        return GaussianMechanism(1 / math.sqrt(squared) if squared else math.inf)
 
     def epsilon(
         self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int, delta: float
@@ -510,6 +504,32 @@ class Upload(ABC, Generic[HeldT]):
     def depends_on(self, code: Code) -> Code:
         """Return the code with everything blanked out that this upload does not use."""
         return code if self.noise else code.without_noise()
+
+
+class GaussianUpload(Upload[HeldT]):
+    """An upload whose every number has Gaussian noise added last, by `Noise.added` with its sensitivity and its error.
+
+    Its epsilon then follows from `Upload.sensitivities`, and arithmetic adds no more to delta than the grid of the noise does.
+    """
+
+    def mechanism(
+        self, terms: Terms, noise_variance: float, label_noise_variance: float, samples: int
+    ) -> GaussianMechanism | None:
+        """Return a Gaussian mechanism, ``mu^2 = a^2 / sigma^2 + b^2 / sigma_Y^2`` for the sensitivities ``a`` and ``b``."""
+        variances = noise_variance, label_noise_variance
+        parts = [each for each in zip(self.sensitivities(terms, samples), variances, strict=True) if each[0] > 0]
+        if any(change == math.inf or variance == 0 for change, variance in parts):
+            return None
+        squared = sum(change**2 / variance for change, variance in parts)
+        return GaussianMechanism(1 / math.sqrt(squared) if squared else math.inf)
+
+    def rounding_delta(
+        self, terms: Terms, *, samples: int, noise_variance: float, label_noise_variance: float, epsilon: float
+    ) -> float:
+        """Return what the grid adds to delta: noise is raised with the sensitivity for errors in front of it."""
+        if self.mechanism(terms, noise_variance, label_noise_variance, samples) is None:
+            return 1.0
+        return rounding_delta(sum(array.numbers for array in self.layout(terms).values()), 0.0, epsilon)
 
 
 def require_target(setting: Setting, what: str) -> PrivacyTarget:
